@@ -1,0 +1,17 @@
+"""All addresses; each app names its own under its namespace."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    *(
+        path("", include(f"{app}.urls"))
+        for app in ("journals", "runs", "versioning")
+        if find_spec(f"{app}.urls") is not None
+    ),
+]
