@@ -7,13 +7,25 @@ Without DATABASE_URL the command attaches to the embedded PostgreSQL of the data
 
 import os
 import sys
+from pathlib import Path
 
 
 def main() -> int:
+    """Run one command; what keeps it from starting is said in one sentence, without a traceback."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from config.account import AccountUnusable
+    from config.attach import attached
+    from config.embedded import DataFolderUnusable, ServerBusy, ServerFailed
+    from config.env import BadSetting
+
+    try:
+        with attached(sys.argv, base=Path(__file__).resolve().parent):
+            execute_from_command_line(sys.argv)
+    except (AccountUnusable, BadSetting, DataFolderUnusable, ServerBusy, ServerFailed) as error:
+        sys.stderr.write(f"drainboard: {error}\n")
+        return 2
     return 0
 
 

@@ -1,0 +1,122 @@
+"""How a command finds its database: DATABASE_URL, else the embedded PostgreSQL of the data folder.
+
+Nothing here imports Django: it runs before the settings are read, and speaks to them by setting
+DATABASE_URL, DATABASE_OWNER_URL and SECRET_KEY for this process and its children.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from config.embedded import SUPERUSER, Server, ServerBusy, make_data_folder, shared_use, wait_for_users
+from config.env import Database, Environment
+
+NO_DATABASE = frozenset({"", "help", "version", "--help", "--version", "-h", "up", "collectstatic"})
+AS_OWNER = frozenset({"migrate", "makemigrations", "showmigrations", "sqlmigrate", "test", "flush", "dbshell"})
+STARTING_S = 120  # how long a command waits for a server that another process is starting
+
+
+def data_folder(env: Environment, *, base: Path) -> Path:
+    """DRAINBOARD_DATA, else ``.drainboard`` beside manage.py."""
+    return Path(env.text("DRAINBOARD_DATA", str(base / ".drainboard"))).absolute()
+
+
+def server_of(data: Path, env: Environment, *, say: Callable[[str], None]) -> Server:
+    """The embedded PostgreSQL of a data folder; not started."""
+    return Server(data=data, account_name=env.text("DRAINBOARD_POSTGRES_ACCOUNT", "nobody"), say=say)
+
+
+def url_of(database: Database) -> str:
+    """A ``postgresql://`` address of a database that is reached over a socket."""
+    host = quote(database.host, safe="/")
+    return f"postgresql://{quote(database.user)}@/{quote(database.name)}?host={host}&port={database.port}"
+
+
+def export_addresses(server: Server, env: Environment) -> None:
+    """Set DATABASE_URL (web role) and DATABASE_OWNER_URL for this process and its children."""
+    from config.roles import DATABASE_NAME, OWNER_ROLE
+
+    web_role = env.text("DRAINBOARD_WEB_ROLE", "drainboard_web")
+    os.environ["DATABASE_URL"] = url_of(server.database(web_role, DATABASE_NAME))
+    os.environ["DATABASE_OWNER_URL"] = url_of(server.database(OWNER_ROLE, DATABASE_NAME))
+
+
+def prepare(server: Server, env: Environment) -> None:
+    """Roles, database and queue of a started embedded server; quick and harmless when they are there."""
+    from config.roles import DATABASE_NAME, OWNER_ROLE, install_queue, prepare_cluster
+
+    web_role = env.text("DRAINBOARD_WEB_ROLE", "drainboard_web")
+    prepare_cluster(server.database(SUPERUSER, "postgres"), web_role=web_role)
+    install_queue(server.database(OWNER_ROLE, DATABASE_NAME), web=server.database(web_role, DATABASE_NAME))
+
+
+def export_secret_key(data: Path) -> None:
+    """Set SECRET_KEY from the data folder's own file, made at first use and readable by its owner only."""
+    if os.environ.get("SECRET_KEY"):
+        return
+    path = data / "secret_key"
+    draft = data / f"secret_key.{secrets.token_hex(4)}"
+    if not path.exists():
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(50))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)  # fails if another start was first: then its key is the key
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    os.environ["SECRET_KEY"] = path.read_text("ascii").strip()
+
+
+@contextmanager
+def attached(arguments: Sequence[str], *, base: Path) -> Iterator[None]:
+    """Around one command: give it a database, starting the embedded one only if nobody runs it."""
+    command = arguments[1] if len(arguments) > 1 else ""
+    env = Environment(os.environ)
+    if command in NO_DATABASE:
+        yield
+        return
+    with ExitStack() as stack:
+        if env.database("DATABASE_URL") is None:
+            _attach(stack, data_folder(env, base=base), env)
+        if command in AS_OWNER and os.environ.get("DATABASE_OWNER_URL"):
+            os.environ["DATABASE_URL"] = os.environ["DATABASE_OWNER_URL"]
+        yield
+
+
+def _attach(stack: ExitStack, data: Path, env: Environment) -> None:
+    make_data_folder(data)
+    server = server_of(data, env, say=_say)
+    deadline = time.monotonic() + STARTING_S
+    while True:
+        try:
+            server.take_lock()
+        except ServerBusy:
+            if server.answers():
+                stack.enter_context(shared_use(data))
+                break
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            stack.callback(server.stop)
+            stack.callback(wait_for_users, data, say=_say)
+            server.start()
+            prepare(server, env)
+            break
+    export_addresses(server, env)
+    export_secret_key(data)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
