@@ -28,3 +28,9 @@ def tied_to_parent(number: signal.Signals) -> Callable[[], None] | None:
             os._exit(1)
 
     return tie
+
+
+def tie_this_process(number: signal.Signals) -> None:
+    """Ask the kernel to signal us when our parent dies. Does nothing where the kernel cannot."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)

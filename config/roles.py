@@ -1,9 +1,8 @@
 """Two database roles and the queue's schema.
 
 The owner role makes tables (``migrate``). The web role, under which pages, API and worker run, may read
-and add rows everywhere; changing or removing rows is granted table by table: here for every app but
-``journals``, whose own migrations grant what its mutable tables need. So the append-only tables refuse
-UPDATE and DELETE by privilege, their future partitions included.
+and add rows everywhere; changing or removing rows is granted table by table, except on an app's
+``append_only`` tables, which so refuse UPDATE and DELETE by privilege, their future partitions included.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from config.env import Database
 
 OWNER_ROLE = "drainboard_owner"
 DATABASE_NAME = "drainboard"
-OWN_GRANTS = frozenset({"journals"})  # apps whose migrations grant UPDATE and DELETE themselves
 
 
 def prepare_cluster(superuser: Database, *, web_role: str) -> None:
@@ -78,9 +76,9 @@ def default_privileges(sender: AppConfig, using: str = DEFAULT_DB_ALIAS, **_: An
 
 
 def grant_changes(sender: AppConfig, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
-    """After migrations: UPDATE and DELETE on the tables of every app that does not grant itself."""
+    """After migrations: UPDATE and DELETE on every table of the app that is not append-only."""
     role = _role_to_grant(using)
-    if role is None or sender.label in OWN_GRANTS:
+    if role is None:
         return
     present = set(connections[using].introspection.table_names())
     tables = {
@@ -88,7 +86,7 @@ def grant_changes(sender: AppConfig, using: str = DEFAULT_DB_ALIAS, **_: Any) ->
         for model in apps.get_app_config(sender.label).get_models(include_auto_created=True)
         if model._meta.managed and not model._meta.proxy
     }
-    for table in sorted(tables & present):
+    for table in sorted((tables & present) - set(getattr(sender, "append_only", ()))):
         _execute(using, "GRANT UPDATE, DELETE ON {table} TO {role}", role=role, table=table)
 
 

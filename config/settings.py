@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
 from csp.constants import NONE, SELF
+from psycopg.conninfo import make_conninfo
 
-from config.env import Database, Environment
+from config import logs
+from config.env import BadSetting, Database, Environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENV = Environment(os.environ)
 
 DRAINBOARD_DATA = Path(ENV.text("DRAINBOARD_DATA", str(BASE_DIR / ".drainboard"))).absolute()
 DRAINBOARD_WEB_ROLE = ENV.text("DRAINBOARD_WEB_ROLE", "drainboard_web")
+METRICS_TOKEN = ENV.text("METRICS_TOKEN")
 
 DEBUG = ENV.flag("DEBUG", default=False)
-SECRET_KEY = ENV.text("SECRET_KEY", "only-for-development-and-tests-0000000000000000000000")
-ALLOWED_HOSTS = list(ENV.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", "testserver")))
+# Without a key each process makes its own, enough for a command or a test; wsgi.py insists on one.
+SECRET_KEY = ENV.text("SECRET_KEY") or secrets.token_urlsafe(50)
+if len(SECRET_KEY) < 32:
+    raise BadSetting("SECRET_KEY", "is shorter than 32 characters; give a long random text")
+ALLOWED_HOSTS = list(ENV.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]")))
+CSRF_TRUSTED_ORIGINS = list(ENV.words("CSRF_TRUSTED_ORIGINS"))
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -40,9 +48,11 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "config.metrics.measured",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "config.headers.sealed",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -70,32 +80,66 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-
-def _django_database(database: Database, *, test_name: str) -> dict[str, Any]:
-    """The pool hands out connections, so CONN_MAX_AGE must stay 0 (Django refuses both)."""
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": database.name,
-        "USER": database.user,
-        "PASSWORD": database.password,
-        "HOST": database.host,
-        "PORT": str(database.port),
-        "CONN_MAX_AGE": 0,
-        "OPTIONS": {**dict(database.options), "pool": {"min_size": 1, "max_size": 16, "timeout": 10}},
-        "TEST": {"NAME": test_name},
-    }
-
-
+DATABASE = ENV.database("DATABASE_URL") or Database("drainboard", "", "", "", 5432)
+# For what the web role may not do (partitions ahead of need); the same database, the owner's role.
+DATABASE_OWNER = ENV.database("DATABASE_OWNER_URL") or DATABASE
 DATABASES = {
-    "default": _django_database(
-        ENV.database("DATABASE_URL") or Database("drainboard", "postgres", "", "127.0.0.1", 5432),
-        test_name=ENV.text("DRAINBOARD_TEST_DB", "test_drainboard"),
-    )
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": DATABASE.name,
+        "USER": DATABASE.user,
+        "PASSWORD": DATABASE.password,
+        "HOST": DATABASE.host,
+        "PORT": str(DATABASE.port),
+        "CONN_MAX_AGE": 0,  # the pool keeps connections; Django refuses both at once
+        "OPTIONS": {
+            **dict(DATABASE.options),
+            "pool": {
+                "min_size": 1,
+                "max_size": ENV.integer("DATABASE_POOL", 16, least=1, most=500),
+                "timeout": 10,
+                "name": "drainboard",
+            },
+        },
+        "TEST": {"NAME": ENV.text("DRAINBOARD_TEST_DB", "test_drainboard")},
+    }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# A message whose worker died comes back after this time; a running job guards itself by its row.
+CELERY_VISIBILITY_TIMEOUT_S = ENV.integer("CELERY_VISIBILITY_TIMEOUT_S", 900, least=10, most=86_400)
+CELERY_BROKER_URL = ENV.text("CELERY_BROKER_URL", "pgmq://")
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"visibility_timeout": CELERY_VISIBILITY_TIMEOUT_S}
+if CELERY_BROKER_URL == "pgmq://":
+    CELERY_BROKER_TRANSPORT_OPTIONS |= {
+        "conn_string": make_conninfo("", **DATABASE.conninfo()),
+        "init_extension": False,
+        "polling_interval": 0.1,
+        "wait_time_seconds": 0,
+        "pool_size": 3,
+        "pool_timeout": 10,
+    }
+elif CELERY_BROKER_URL.startswith(("redis://", "rediss://", "unix://")):
+    CELERY_BROKER_TRANSPORT_OPTIONS["unacked_restore_throttle"] = 1  # else sweeps come 100 s apart
+CELERY_BROKER_POOL_LIMIT = 2
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_TASK_DEFAULT_QUEUE = "drainboard"
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 4  # with pgmq, throughput is the window over the polling interval
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0.1, "interval_step": 0.2}
+CELERY_TIMEZONE = "UTC"
+
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "/login/"
@@ -143,3 +187,15 @@ SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
+if ENV.flag("BEHIND_TLS_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+    SECURE_HSTS_SECONDS = 31_536_000
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+
+LOGGING = logs.configuration(
+    level=ENV.choice("LOG_LEVEL", "INFO", {"DEBUG", "INFO", "WARNING", "ERROR"}),
+    style=ENV.choice("LOG_FORMAT", "json", {"json", "text"}),
+)

@@ -7,7 +7,13 @@ from importlib.util import find_spec
 from django.contrib import admin
 from django.urls import include, path
 
+from config.health import healthz, readyz
+from config.metrics import metrics
+
 urlpatterns = [
+    path("healthz", healthz),
+    path("readyz", readyz),
+    path("metrics", metrics),
     path("admin/", admin.site.urls),
     *(
         path("", include(f"{app}.urls"))

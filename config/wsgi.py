@@ -1,8 +1,18 @@
 """The WSGI application that granian serves."""
 
 import os
+import signal
 
 from django.core.wsgi import get_wsgi_application
 
+from config.deathsignal import tie_this_process
+from config.env import BadSetting
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+if not os.environ.get("SECRET_KEY"):
+    raise BadSetting("SECRET_KEY", "is not set; all web processes need the same long random text")
+if os.environ.get("DRAINBOARD_SUPERVISED"):
+    tie_this_process(signal.SIGTERM)  # a killed granian must not leave its workers on the port
+
 application = get_wsgi_application()
