@@ -19,7 +19,7 @@ from config.embedded import SUPERUSER, Server, ServerBusy, make_data_folder, sha
 from config.env import Database, Environment
 
 NO_DATABASE = frozenset({"", "help", "version", "--help", "--version", "-h", "up", "collectstatic"})
-AS_OWNER = frozenset({"migrate", "makemigrations", "showmigrations", "sqlmigrate", "test", "flush", "dbshell"})
+AS_OWNER = frozenset({"prepare", "migrate", "makemigrations", "showmigrations", "sqlmigrate", "flush"})
 STARTING_S = 120  # how long a command waits for a server that another process is starting
 
 
@@ -28,9 +28,10 @@ def data_folder(env: Environment, *, base: Path) -> Path:
     return Path(env.text("DRAINBOARD_DATA", str(base / ".drainboard"))).absolute()
 
 
-def server_of(data: Path, env: Environment, *, say: Callable[[str], None]) -> Server:
-    """The embedded PostgreSQL of a data folder; not started."""
-    return Server(data=data, account_name=env.text("DRAINBOARD_POSTGRES_ACCOUNT", "nobody"), say=say)
+def server_of(data: Path, env: Environment, *, say: Callable[[str], None], holder: str) -> Server:
+    """The embedded PostgreSQL of a data folder; not started. ``holder`` is the command that would run it."""
+    account = env.text("DRAINBOARD_POSTGRES_ACCOUNT", "nobody")
+    return Server(data=data, account_name=account, say=say, holder=holder)
 
 
 def url_of(database: Database) -> str:
@@ -55,6 +56,15 @@ def prepare(server: Server, env: Environment) -> None:
     web_role = env.text("DRAINBOARD_WEB_ROLE", "drainboard_web")
     prepare_cluster(server.database(SUPERUSER, "postgres"), web_role=web_role)
     install_queue(server.database(OWNER_ROLE, DATABASE_NAME), web=server.database(web_role, DATABASE_NAME))
+
+
+def prepare_queue(env: Environment) -> None:
+    """Install the queue in an external database, if that is where messages are to go."""
+    from config.roles import install_queue
+
+    web = env.database("DATABASE_URL")
+    if web is not None and env.text("CELERY_BROKER_URL", "pgmq://") == "pgmq://":
+        install_queue(env.database("DATABASE_OWNER_URL") or web, web=web)
 
 
 def export_secret_key(data: Path) -> None:
@@ -88,15 +98,15 @@ def attached(arguments: Sequence[str], *, base: Path) -> Iterator[None]:
         return
     with ExitStack() as stack:
         if env.database("DATABASE_URL") is None:
-            _attach(stack, data_folder(env, base=base), env)
+            _attach(stack, data_folder(env, base=base), env, command=command)
         if command in AS_OWNER and os.environ.get("DATABASE_OWNER_URL"):
             os.environ["DATABASE_URL"] = os.environ["DATABASE_OWNER_URL"]
         yield
 
 
-def _attach(stack: ExitStack, data: Path, env: Environment) -> None:
+def _attach(stack: ExitStack, data: Path, env: Environment, *, command: str) -> None:
     make_data_folder(data)
-    server = server_of(data, env, say=_say)
+    server = server_of(data, env, say=_say, holder=f"manage.py {command}")
     deadline = time.monotonic() + STARTING_S
     while True:
         try:

@@ -59,6 +59,10 @@ class DataFolderUnusable(RuntimeError):
 class ServerBusy(RuntimeError):
     """Another process runs the PostgreSQL of this data folder."""
 
+    def __init__(self, data: Path, *, holder: str) -> None:
+        super().__init__(f"the data folder {data} is in use by another Drainboard ({holder})")
+        self.holder = holder
+
 
 class ServerFailed(RuntimeError):
     """The embedded PostgreSQL did not start, or runs without the settings that keep data safe."""
@@ -71,6 +75,7 @@ class Server:
     data: Path
     account_name: str = "nobody"
     say: Callable[[str], None] = print
+    holder: str = "manage.py up"
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _lock: int | None = field(default=None, init=False)
 
@@ -103,7 +108,10 @@ class Server:
             return False
 
     def take_lock(self) -> None:
-        """Become the one process that runs this cluster. Raises ServerBusy, DataFolderUnusable."""
+        """Become the one process that runs this cluster. Raises ServerBusy, DataFolderUnusable.
+
+        The file says who holds the lock, for the message of whoever meets it; only the lock itself counts.
+        """
         if self._lock is not None:
             return
         make_data_folder(self.data)
@@ -111,8 +119,11 @@ class Server:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            holder = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
             os.close(lock)
-            raise ServerBusy(f"another Drainboard runs on the data folder {self.data}") from None
+            raise ServerBusy(self.data, holder=holder) from None
+        os.truncate(lock, 0)
+        os.pwrite(lock, f"{self.holder}, process {os.getpid()}\n".encode(), 0)
         self._lock = lock
 
     def start(self) -> None:
