@@ -1,0 +1,218 @@
+"""How values are shown on every page: `{% load board %}`. Nothing here reads the database except `frame`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django import template
+from django.template import Context
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from runs import pretty as shown
+from runs.words import SEVERITIES, word_for
+
+register = template.Library()
+
+_ELEMENT = {"key": "b", "string": "i", "literal": "u"}
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+NARROW = "\u202f"  # a narrow space that does not break
+
+
+@register.simple_tag
+def chip(state: Any, of: str = "", label: str = "", title: str = "", boxed: bool = False) -> SafeString:
+    """A state with its shape, word and sentence. `of` is run, step, verdict, approval, deploy or other."""
+    word = word_for(str(state or "unknown"), of)
+    return format_html(
+        '<span class="chip" data-state="{}" data-mean="{}" title="{}"{}>{}</span>',
+        state or "unknown",
+        word.mean,
+        title or word.title,
+        format_html(" data-boxed") if boxed else "",
+        label or word.label or state or "unknown",
+    )
+
+
+@register.filter
+def mean(state: Any, of: str = "") -> str:
+    """The meaning of a state: good, waiting, attention, broken or plain."""
+    return word_for(str(state), of).mean
+
+
+@register.filter
+def severity_mean(severity: str) -> str:
+    """The meaning of a finding's severity."""
+    return SEVERITIES.get(severity, "plain")
+
+
+@register.simple_tag
+def digest(value: Any) -> SafeString:
+    """The first 8 hex characters of `sha256:…` (or of any id); the title has the whole, a click copies it."""
+    text = "" if value is None else str(value)
+    if not text:
+        return format_html('<span class="muted">–</span>')
+    short = text.removeprefix("sha256:")[:8]
+    return format_html('<button type="button" class="digest" data-copy="{}" title="{}">{}</button>', text, text, short)
+
+
+def moment(value: Any) -> datetime | None:
+    """A datetime out of a datetime or RFC 3339 text; None for anything else. Naive ones are taken as UTC."""
+    if isinstance(value, str):
+        try:
+            value = parse_datetime(value)
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def span_text(seconds: float) -> str:
+    """A length of time in its largest whole unit: `12 s`, `3 m`, `2 h`, `3 d`."""
+    for size, unit in _SPANS:
+        if seconds >= size:
+            return f"{int(seconds // size)}{NARROW}{unit}"
+    return f"0{NARROW}s"
+
+
+def relative_text(at: datetime, now: datetime) -> str:
+    """`3 m ago`, `in 22 s`, `now`."""
+    seconds = (now - at).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{span_text(seconds)} ago" if seconds > 0 else f"in {span_text(-seconds)}"
+
+
+def _time(value: Any, form: str) -> SafeString:
+    at = moment(value)
+    if at is None:
+        return format_html('<span class="muted">{}</span>', value or "–")
+    at = at.astimezone(UTC)
+    absolute = f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+    now = timezone.now()
+    text = {"ago": relative_text(at, now), "age": span_text(abs((now - at).total_seconds())), "clock": absolute}[form]
+    return format_html(
+        '<time datetime="{}" data-form="{}" title="{} UTC">{}</time>', at.isoformat().replace("+00:00", "Z"), form, absolute, text
+    )
+
+
+@register.simple_tag
+def time(value: Any) -> SafeString:
+    """`3 m ago`; hovering gives the absolute time with its zone."""
+    return _time(value, "ago")
+
+
+@register.simple_tag
+def age(value: Any) -> SafeString:
+    """`3 m`: how long ago, for columns whose head says so."""
+    return _time(value, "age")
+
+
+@register.simple_tag
+def clock(value: Any) -> SafeString:
+    """The absolute time to the millisecond."""
+    return _time(value, "clock")
+
+
+@register.filter
+def duration(value: Any) -> str:
+    """A timedelta, or seconds, as `40 ms`, `1.2 s`, `3 m 5 s`, `2 h 10 m`, `3 d 4 h`."""
+    if value is None or value == "":
+        return "–"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds < 0:
+        return f"−{duration(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}{NARROW}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}{NARROW}s"
+    whole = round(seconds)
+    for (size, unit), (small, small_unit) in zip(_SPANS, _SPANS[1:], strict=False):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size}{NARROW}{unit}" + (f" {rest}{NARROW}{small_unit}" if rest else "")
+    return f"{whole}{NARROW}s"
+
+
+@register.filter
+def size(value: Any) -> str:
+    """Bytes as `812 B`, `9.3 kB`, `34.0 MB` (decimal units)."""
+    if value is None or value == "":
+        return "–"
+    number = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f}{NARROW}{unit}" if unit == "B" else f"{number:.1f}{NARROW}{unit}"
+        number /= 1000
+    raise AssertionError("unreachable")
+
+
+@register.filter
+def count(value: Any) -> str:
+    """A whole number with thin separators; a capped count (`Capped`) ends in `+`."""
+    if value is None or value == "":
+        return "–"
+    return f"{int(value):,}" + ("+" if getattr(value, "capped", False) else "")
+
+
+def _pieces(pieces: tuple[shown.Piece, ...]) -> SafeString:
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (
+                format_html('<mark class="hidden-char" title="A character that does not show itself">{}</mark>', piece.text)
+                if piece.role == "mark"
+                else format_html("<{}>{}</{}>", _ELEMENT[piece.role], piece.text, _ELEMENT[piece.role])
+                if piece.role in _ELEMENT
+                else piece.text,
+            )
+            for piece in pieces
+        ),
+    )
+
+
+@register.filter
+def visible(value: Any) -> SafeString:
+    """Recorded text with control, bidirectional and invisible characters marked by code point."""
+    return _pieces(shown.marks("" if value is None else str(value)))
+
+
+@register.inclusion_tag("components/json.html")
+def json(raw: Any, whole_url: str = "", label: str = "", limit: int | None = shown.SHOWN_BYTES) -> dict[str, Any]:
+    """Pretty JSON of raw bytes (or text); a long value is cut, and says so with a link to the whole."""
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else bytes(raw or b"")
+    made = shown.pretty(data, limit=limit)
+    return {"body": _pieces(made.pieces), "cut": made.cut, "size": made.size_bytes, "shown": limit, "whole_url": whole_url, "label": label}
+
+
+@register.simple_tag(takes_context=True)
+def query(context: Context, **changes: Any) -> str:
+    """The present address's query with some names changed; an empty value takes the name off. Paging is dropped."""
+    params = context["request"].GET.copy()
+    for name in ("after", "before", "v"):
+        params.pop(name, None)
+    for name, value in changes.items():
+        params.pop(name, None)
+        if value not in (None, ""):
+            params[name] = str(value)
+    return f"?{params.urlencode()}" if params else "?"
+
+
+@register.simple_tag
+def url_or_none(name: str, *args: Any) -> str:
+    """The address of a page of another part, or '' where that part is not installed."""
+    try:
+        return reverse(name, args=args)
+    except NoReverseMatch:
+        return ""
+
+
+@register.filter
+def sheets(names: str) -> list[str]:
+    """Paths of style sheets, in order, from their names."""
+    return [f"css/{name}.css" for name in names.split()]
