@@ -7,3 +7,4 @@ class JournalsConfig(AppConfig):
     """See ARCHITECTURE.md for what this app owns."""
 
     name = "journals"
+    append_only = ("journals_entry", "journals_payload", "journals_node")  # the web role gets no UPDATE or DELETE on these

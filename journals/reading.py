@@ -1,0 +1,230 @@
+"""Reading entries: whole, as skeletons, as an export, and checking the chain. Re-exported by `journals.store`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from django.db import connection
+from drainboard import wire
+
+from journals import payloads
+from journals.text import decode_text
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BATCH = 500  # entries fetched at once
+SMALL = 2_048  # bytes up to which a skeleton holds a value itself
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """One entry of a run. `raw` is the exact line, or in a skeleton the line with large values as `{"$cut": …}`."""
+
+    head_id: int
+    pos: int
+    seq: int | None
+    recorded_at: datetime
+    epoch: int
+    actor: str
+    token_id: int | None
+    origin: str  # worker, server, import
+    kind: str
+    entry_id: str
+    digest: bytes
+    hash: bytes
+    record: str
+    import_id: int | None
+    size: int  # bytes of the exact line
+    branch: str
+    step: int | None
+    attempt: int
+    raw: bytes
+
+    @property
+    def number(self) -> int:
+        """How pages and JSON name the entry: the source's position, else ours."""
+        return self.seq if self.seq is not None else self.pos
+
+    @cached_property
+    def entry(self) -> wire.Entry:
+        """The parsed line. Bytes that are not UTF-8 are shown with marks and named in `oddities`."""
+        try:
+            return wire.parse(self.raw)
+        except wire.MalformedLine:
+            marked = self.raw.decode("utf-8", "backslashreplace").encode()
+            return wire.from_fields(
+                {**wire.decode(marked)[0]}, oddities=("not_utf8", *wire.decode(marked)[1])
+            )
+
+
+_COLUMNS = "head_id, pos, seq, recorded_at, epoch, actor, token_id, origin, kind, entry_id, digest, hash, record, import_id, size, branch, step, attempt, line, slots"
+
+
+def read(head_id: int, *, after: int = 0, limit: int | None = None) -> Iterator[StoredEntry]:
+    """Entries after a position, by position, each with its exact line."""
+    for rows in _batches(head_id, after, limit):
+        bodies, lists = _fetch(rows, up_to=None)
+        for row in rows:
+            yield _stored(row, payloads.join(row[18], row[19], bodies.__getitem__, lists.__getitem__))
+
+
+def skeleton(head_id: int, *, after: int = 0, limit: int | None = None) -> Iterator[StoredEntry]:
+    """Like `read`, with values over 2,048 bytes and lists left as `{"$cut": {"digest", "size"}}`."""
+    for rows in _batches(head_id, after, limit):
+        bodies, _ = _fetch(rows, up_to=SMALL)
+        for row in rows:
+            yield _stored(row, _cut(row[18], row[19], bodies))
+
+
+def entries_at(head_id: int, positions: Sequence[int]) -> list[StoredEntry]:
+    """The entries at these positions, by position, each with its exact line."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos", [head_id, list(positions)])
+        rows = _plain(cursor.fetchall())
+    bodies, lists = _fetch(rows, up_to=None)
+    return [_stored(row, payloads.join(row[18], row[19], bodies.__getitem__, lists.__getitem__)) for row in rows]
+
+
+def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple[Any, ...]]]:
+    left = limit
+    while left is None or left > 0:
+        take = BATCH if left is None else min(BATCH, left)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s", [head_id, after, take])
+            rows = _plain(cursor.fetchall())
+        if rows:
+            yield rows
+        if len(rows) < take:
+            return
+        after = rows[-1][1]
+        left = None if left is None else left - len(rows)
+
+
+def _plain(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows with bytes for memoryview and decoded slots."""
+    import json
+
+    return [
+        (*r[:10], bytes(r[10]), bytes(r[11]), *r[12:18], bytes(r[18]), json.loads(r[19]) if isinstance(r[19], str) else r[19]) for r in rows
+    ]
+
+
+def _stored(row: tuple[Any, ...], raw: bytes) -> StoredEntry:
+    return StoredEntry(*row[:9], decode_text(row[9]), *row[10:15], decode_text(row[15]), *row[16:18], raw)
+
+
+def _cut(line: bytes, slots: Sequence[payloads.Slot] | None, bodies: dict[bytes, bytes]) -> bytes:
+    if not slots:
+        return line
+    parts, at = [], 0
+    for slot in slots:
+        digest = bytes.fromhex(slot[2])
+        parts += [line[at : slot[0]], bodies[digest] if slot[1] == "b" and digest in bodies else payloads.cut_mark(slot)]
+        at = slot[0] + 1
+    return b"".join([*parts, line[at:]])
+
+
+def _fetch(rows: list[tuple[Any, ...]], *, up_to: int | None) -> tuple[dict[bytes, bytes], dict[bytes, list[bytes]]]:
+    """Bodies by digest and item digests by list end, for these rows; with `up_to` only bodies of at most that size and no lists."""
+    bodies, ends = payloads.wanted(r[19] for r in rows)
+    if up_to is not None:
+        bodies = {bytes.fromhex(s[2]) for r in rows for s in r[19] or () if s[1] == "b" and s[3] <= up_to}
+        ends = set()
+    lists = _lists(ends)
+    bodies |= {item for items in lists.values() for item in items}
+    if not bodies:
+        return {}, lists
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT digest, body FROM journals_payload WHERE digest = ANY(%s)", [list(bodies)])
+        return {bytes(d): payloads.unpack(bytes(b)) for d, b in cursor.fetchall()}, lists
+
+
+_ANCESTORS = """WITH RECURSIVE up AS (SELECT digest, parent, item FROM journals_node WHERE digest = ANY(%s)
+    UNION SELECT n.digest, n.parent, n.item FROM journals_node n JOIN up ON n.digest = up.parent) SELECT digest, parent, item FROM up"""
+
+
+def _lists(ends: set[bytes]) -> dict[bytes, list[bytes]]:
+    if not ends:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_ANCESTORS, [list(ends)])
+        nodes = {bytes(d): (bytes(p) if p is not None else None, bytes(i)) for d, p, i in cursor.fetchall()}
+    made = {}
+    for end in ends:
+        items: list[bytes] = []
+        at: bytes | None = end
+        while at is not None:
+            at, item = nodes[at]
+            items.append(item)
+        made[end] = items[::-1]
+    return made
+
+
+def stamp(at: datetime) -> str:
+    """RFC 3339 with microseconds, in UTC."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+_OBJECT = re.compile(rb"\{\s*")
+
+
+def exported(entry: StoredEntry, *, native: bool) -> bytes:
+    """One line as it is exported: a native line with `seq` and `recorded_at` in front, a foreign one as it came.
+
+    Our own entries about a foreign run carry `recorded_at` and no `seq`.
+    """
+    if not native and entry.origin == "import":
+        return entry.raw
+    front = f'"seq":{entry.pos},' if native else ""
+    return f'{{{front}"recorded_at":"{stamp(entry.recorded_at)}",'.encode() + entry.raw[_OBJECT.match(entry.raw).end() :]  # type: ignore[union-attr]
+
+
+def export(head_id: int, *, native: bool, after: int = 0, limit: int | None = None) -> Iterator[bytes]:
+    """The run's lines without newlines, by position."""
+    for entry in read(head_id, after=after, limit=limit):
+        yield exported(entry, native=native)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Whether a run's chain holds: positions dense, every link right, the head equal to the last link.
+
+    Detects every edit short of a full rewrite of the run's entries and head.
+    """
+
+    ok: bool
+    entries: int
+    bad_pos: int | None = None
+    reason: str = ""
+
+
+def verify(head_id: int) -> Verified:
+    """Recomputes the run's chain from the stored bytes."""
+    link, pos = b"", 0
+    for entry in read(head_id):
+        pos += 1
+        if entry.pos != pos:
+            return Verified(False, pos - 1, pos, f"position {pos} is missing")
+        link = _link(link, entry)
+        if link != entry.hash:
+            return Verified(False, pos - 1, pos, f"entry {pos} is not what was recorded")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pos, hash FROM journals_head WHERE id = %s", [head_id])
+        head_pos, head_hash = cursor.fetchone()
+    if head_pos != pos:
+        return Verified(False, pos, pos + 1, f"the head stands at {head_pos}, the last entry at {pos}")
+    if bytes(head_hash) != link:
+        return Verified(False, pos, pos, "the head's link is not that of the last entry")
+    return Verified(True, pos)
+
+
+def _link(previous: bytes, e: StoredEntry) -> bytes:
+    micros = (e.recorded_at - _EPOCH) // timedelta(microseconds=1)
+    envelope = f"{e.pos}|{micros}|{e.epoch}|{e.actor}|{'' if e.token_id is None else e.token_id}|{e.origin}"
+    inner = hashlib.sha256(envelope.encode() + hashlib.sha256(e.raw).digest()).digest()
+    return hashlib.sha256(previous + inner).digest()
