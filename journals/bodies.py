@@ -18,7 +18,11 @@ def keep_payloads(splits: Sequence[payloads.Split]) -> None:
         cursor.execute(
             "SELECT journals_keep_payloads(%s::bytea[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[], '{}')",
             [
-                list(bodies), [len(b) for b in bodies.values()], [payloads.pack(b) for b in bodies.values()],
-                list(nodes), [n[1] for n in nodes.values()], [n[2] for n in nodes.values()],
+                list(bodies),
+                [len(b) for b in bodies.values()],
+                [payloads.pack(b) for b in bodies.values()],
+                list(nodes),
+                [n[1] for n in nodes.values()],
+                [n[2] for n in nodes.values()],
             ],
         )

@@ -23,7 +23,6 @@ class Refused(Exception):
         return {"error": {"code": self.code, "message": self.message, "detail": dict(self.detail), "retry": self.retry}}
 
 
-
 class MalformedRequest(Refused):
     """The request's body, header or parameter is not what the documentation asks for."""
 

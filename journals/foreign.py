@@ -64,7 +64,14 @@ class _Run:
 
 
 def ingest(
-    *, source_name: str, runtime: str, import_id: int | None, actor: str, items: Sequence[Foreign], agent: str = "", environment: str = ""
+    *,
+    source_name: str,
+    runtime: str,
+    import_id: int | None,
+    actor: str,
+    items: Sequence[Foreign],
+    agent: str = "",
+    environment: str = "",
 ) -> dict[str, IngestResult]:
     """Appends what is new of these entries, in the order given, in one transaction; answers by run id.
 
@@ -100,13 +107,16 @@ def _lock_runs(source: int, items: Iterable[Foreign], agent: str, environment: s
             "INSERT INTO journals_head (key, source_id, run, agent, environment) SELECT k, %s, r, a, e FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[])"
             " AS t(k, r, a, e) ON CONFLICT (source_id, run) DO NOTHING",
             [
-                source, [new_key() for _ in wanted], wanted,
+                source,
+                [new_key() for _ in wanted],
+                wanted,
                 [encode_text(agent or firsts[by_stored[r]][0] or "unnamed") for r in wanted],
                 [encode_text(environment or firsts[by_stored[r]][1]) for r in wanted],
             ],
         )
         cursor.execute(
-            "SELECT id, key, run, pos, hash FROM journals_head WHERE source_id = %s AND run = ANY(%s) ORDER BY id FOR UPDATE", [source, wanted]
+            "SELECT id, key, run, pos, hash FROM journals_head WHERE source_id = %s AND run = ANY(%s) ORDER BY id FOR UPDATE",
+            [source, wanted],
         )
         return {
             by_stored[run]: _Run(IngestResult(by_stored[run], key, head_id), pos, bytes(link))
@@ -144,7 +154,8 @@ def _stored(run: _Run) -> dict[str, set[bytes]]:
     made: dict[str, set[bytes]] = {}
     with plain_cursor() as cursor:
         cursor.execute(
-            "SELECT entry_id, digest FROM journals_entry WHERE head_id = %s AND entry_id = ANY(%s)", [run.result.head_id, list(by_stored)]
+            "SELECT entry_id, digest FROM journals_entry WHERE head_id = %s AND entry_id = ANY(%s)",
+            [run.result.head_id, list(by_stored)],
         )
         for stored, digest in cursor.fetchall():
             made.setdefault(by_stored[stored], set()).add(bytes(digest))
@@ -181,8 +192,11 @@ def _write(rows: Sequence[tuple[Any, ...]], runs: Iterable[_Run]) -> None:
             "UPDATE journals_head h SET pos = t.pos, hash = t.hash, entries = entries + t.n, bytes = bytes + t.size, dirty = true"
             " FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[], %s::bigint[]) AS t(id, pos, hash, n, size) WHERE h.id = t.id",
             [
-                [r.result.head_id for r in changed], [r.pos for r in changed], [r.link for r in changed],
-                [r.result.new for r in changed], [r.bytes for r in changed],
+                [r.result.head_id for r in changed],
+                [r.pos for r in changed],
+                [r.link for r in changed],
+                [r.result.new for r in changed],
+                [r.bytes for r in changed],
             ],
         )
 

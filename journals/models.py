@@ -51,7 +51,9 @@ class Head(models.Model):
     stop_message = models.TextField(default="")
     hold_reason = models.TextField(default="")
     ended = models.TextField(default="")
-    parked_on = models.TextField(default="")  # approval:<id> | signal:<name> | timer | gap:<branch>:<step> | child:<run>
+    parked_on = models.TextField(
+        default=""
+    )  # approval:<id> | signal:<name> | timer | gap:<branch>:<step> | child:<run>
     wake_at = models.DateTimeField(null=True)
     dirty = models.BooleanField(default=True)  # the projection is behind
 

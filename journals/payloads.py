@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,13 @@ from drainboard import wire
 __all__ = ["Known", "Split", "cut_mark", "join", "node_digest", "pack", "sha256", "split", "unpack", "wanted"]
 
 BODY_AT = 256  # bytes from which a value is kept apart
-SPLITTABLE = {"in": BODY_AT, "out": BODY_AT, "artifact": BODY_AT, "error": BODY_AT, "versions": 64}  # field: bytes from which it is cut
+SPLITTABLE = {
+    "in": BODY_AT,
+    "out": BODY_AT,
+    "artifact": BODY_AT,
+    "error": BODY_AT,
+    "versions": 64,
+}  # field: bytes from which it is cut
 LIST_AT = 512  # bytes from which a list is kept as a chain
 
 Slot = list[Any]  # [offset in the line, "b" | "n", digest hex, size in bytes, separator (lists only)]
@@ -41,14 +47,18 @@ class Split:
     line: bytes
     slots: list[Slot] = field(default_factory=list)
     bodies: dict[bytes, bytes] = field(default_factory=dict)  # digest -> plain bytes
-    nodes: list[tuple[bytes, bytes | None, bytes]] = field(default_factory=list)  # (digest, parent, item), parents first
+    nodes: list[tuple[bytes, bytes | None, bytes]] = field(
+        default_factory=list
+    )  # (digest, parent, item), parents first
 
 
 def split(raw: bytes) -> Split:
     """Cuts the large values of one line; the answer joins to exactly `raw`."""
     if len(raw) < min(SPLITTABLE.values()) or (spans := wire.spans_of(raw)) is None:
         return Split(raw)
-    cuts = sorted(spans[name] for name, least in SPLITTABLE.items() if name in spans and spans[name][1] - spans[name][0] >= least)
+    cuts = sorted(
+        spans[name] for name, least in SPLITTABLE.items() if name in spans and spans[name][1] - spans[name][0] >= least
+    )
     made = Split(b"")
     parts: list[bytes] = []
     at = 0
@@ -118,7 +128,10 @@ def wanted(lines: Iterable[Sequence[Slot] | None]) -> tuple[set[bytes], set[byte
 
 
 def join(
-    line: bytes, slots: Sequence[Slot] | None, body_of: Callable[[bytes], bytes], list_of: Callable[[bytes], list[bytes]]
+    line: bytes,
+    slots: Sequence[Slot] | None,
+    body_of: Callable[[bytes], bytes],
+    list_of: Callable[[bytes], list[bytes]],
 ) -> bytes:
     """The raw line again. `body_of` gives a body by digest, `list_of` the item digests of a list by its last node."""
     if not slots:

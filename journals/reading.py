@@ -57,9 +57,7 @@ class StoredEntry:
             return wire.parse(self.raw)
         except wire.MalformedLine:
             marked = self.raw.decode("utf-8", "backslashreplace").encode()
-            return wire.from_fields(
-                {**wire.decode(marked)[0]}, oddities=("not_utf8", *wire.decode(marked)[1])
-            )
+            return wire.from_fields({**wire.decode(marked)[0]}, oddities=("not_utf8", *wire.decode(marked)[1]))
 
 
 _COLUMNS = "head_id, pos, seq, recorded_at, epoch, actor, token_id, origin, kind, entry_id, digest, hash, record, import_id, size, branch, step, attempt, line, slots"
@@ -84,7 +82,10 @@ def skeleton(head_id: int, *, after: int = 0, limit: int | None = None) -> Itera
 def entries_at(head_id: int, positions: Sequence[int]) -> list[StoredEntry]:
     """The entries at these positions, by position, each with its exact line."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos", [head_id, list(positions)])
+        cursor.execute(
+            f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos",
+            [head_id, list(positions)],
+        )
         rows = _plain(cursor.fetchall())
     bodies, lists = _fetch(rows, up_to=None)
     return [_stored(row, payloads.join(row[18], row[19], bodies.__getitem__, lists.__getitem__)) for row in rows]
@@ -95,7 +96,10 @@ def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple
     while left is None or left > 0:
         take = BATCH if left is None else min(BATCH, left)
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s", [head_id, after, take])
+            cursor.execute(
+                f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s",
+                [head_id, after, take],
+            )
             rows = _plain(cursor.fetchall())
         if rows:
             yield rows
@@ -110,7 +114,15 @@ def _plain(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     import json
 
     return [
-        (*r[:10], bytes(r[10]), bytes(r[11]), *r[12:18], bytes(r[18]), json.loads(r[19]) if isinstance(r[19], str) else r[19]) for r in rows
+        (
+            *r[:10],
+            bytes(r[10]),
+            bytes(r[11]),
+            *r[12:18],
+            bytes(r[18]),
+            json.loads(r[19]) if isinstance(r[19], str) else r[19],
+        )
+        for r in rows
     ]
 
 
@@ -124,7 +136,10 @@ def _cut(line: bytes, slots: Sequence[payloads.Slot] | None, bodies: dict[bytes,
     parts, at = [], 0
     for slot in slots:
         digest = bytes.fromhex(slot[2])
-        parts += [line[at : slot[0]], bodies[digest] if slot[1] == "b" and digest in bodies else payloads.cut_mark(slot)]
+        parts += [
+            line[at : slot[0]],
+            bodies[digest] if slot[1] == "b" and digest in bodies else payloads.cut_mark(slot),
+        ]
         at = slot[0] + 1
     return b"".join([*parts, line[at:]])
 
@@ -181,7 +196,9 @@ def exported(entry: StoredEntry, *, native: bool) -> bytes:
     if not native and entry.origin == "import":
         return entry.raw
     front = f'"seq":{entry.pos},' if native else ""
-    return f'{{{front}"recorded_at":"{stamp(entry.recorded_at)}",'.encode() + entry.raw[_OBJECT.match(entry.raw).end() :]  # type: ignore[union-attr]
+    return (
+        f'{{{front}"recorded_at":"{stamp(entry.recorded_at)}",'.encode() + entry.raw[_OBJECT.match(entry.raw).end() :]
+    )  # type: ignore[union-attr]
 
 
 def export(head_id: int, *, native: bool, after: int = 0, limit: int | None = None) -> Iterator[bytes]:
