@@ -1,0 +1,221 @@
+"""What a fold is told besides the entries: the head row's columns, and what an import said about the run as a whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from drainboard.wire import Entry
+
+STATE_NOTE: Final = "runtime.state"
+
+
+class Seen(Protocol):
+    """One entry as the fold sees it; `journals.store.StoredEntry` is one."""
+
+    @property
+    def pos(self) -> int: ...  # our append order, dense from 1
+    @property
+    def seq(self) -> int | None: ...  # the source's position
+    @property
+    def number(self) -> int: ...  # how people name the entry: seq, else pos
+    @property
+    def recorded_at(self) -> datetime: ...  # the database's clock
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def actor(self) -> str: ...
+    @property
+    def origin(self) -> str: ...  # worker, server, import
+    @property
+    def entry_id(self) -> str: ...
+    @property
+    def digest(self) -> bytes: ...
+    @property
+    def import_id(self) -> int | None: ...
+    @property
+    def size(self) -> int: ...  # bytes of the raw line
+    @property
+    def entry(self) -> Entry: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One documented limit of a runtime."""
+
+    what: str  # entries | bytes | a word of the runtime's own, shown and not computed
+    limit: int
+    unit: str = ""
+    source: str = ""
+    as_of: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadFacts:
+    """The head row, as far as it matters here. The defaults are those of an imported run."""
+
+    pos: int = 0  # length of the journal; 0: not told
+    epoch: int = 0
+    lease_until: datetime | None = None
+    worker: str = ""
+    open_build: str = ""
+    build: str = ""
+    pinned_build: str = ""
+    stop_name: str = ""
+    stop_message: str = ""
+    hold_reason: str = ""
+    ended: str = ""
+    parked_on: str = ""
+    wake_at: datetime | None = None
+    created_at: datetime | None = None
+    runtime: str = ""
+    limits: tuple[Limit, ...] = ()
+    retirements: Mapping[str, str] = field(
+        default_factory=dict
+    )  # model id -> date or time, RFC 3339, from registered builds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A step that the source calls unfinished."""
+
+    branch: str
+    step: int | None
+    name: str | None
+    attempt: int | None
+    state: str
+    last_failure: str
+    last_started_at: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A step that the source calls parked."""
+
+    branch: str
+    step: int | None
+    what: str  # signal:x | timer | child:x | approval:x
+    until: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFacts:
+    """The `runtime.state` note of an import: run-level facts, one per run and import; the newest holds."""
+
+    pos: int = 0  # of the note
+    number: int = 0
+    runtime_status: str = ""
+    status: str | None = None
+    complete: bool | None = None
+    as_of: str = ""
+    pending: tuple[Pending, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    recoveries: int = 0  # executions begun again, by the runtime's count
+    stranded: Mapping[str, Any] | None = None
+    stuck: Mapping[str, Any] | None = None
+    forked_from: str = ""
+    forked_to: tuple[str, ...] = ()
+    build: str = ""
+    tries_recorded: bool | None = None
+    partial: str = ""  # why part of the file is missing
+    duplicates: tuple[int, ...] = ()  # numbers of entries that the file held more than once
+    out: Mapping[str, Any] = field(default_factory=dict)
+
+
+def source_facts(entries: Sequence[Seen]) -> SourceFacts | None:
+    """The newest `runtime.state` note of an import, or None. Values of unexpected types count as not told."""
+    found = [s for s in entries if s.entry.kind == "note" and s.entry.name == STATE_NOTE and s.origin == "import"]
+    if not found:
+        return None
+    newest = max(found, key=lambda s: s.pos)
+    return read_note(newest.entry.out, pos=newest.pos, number=newest.number)
+
+
+def read_note(out: Any, *, pos: int = 0, number: int = 0) -> SourceFacts:
+    """The facts of one note's `out`."""
+    if not isinstance(out, Mapping):
+        return SourceFacts(pos=pos, number=number)
+    loop = out.get("loop")
+    return SourceFacts(
+        pos=pos,
+        number=number,
+        runtime_status=_text(out.get("runtime_status")),
+        status=out["status"] if isinstance(out.get("status"), str) else None,
+        complete=out["complete"] if isinstance(out.get("complete"), bool) else None,
+        as_of=_text(out.get("as_of")),
+        pending=tuple(_pending(p) for p in _objects(out.get("pending"))),
+        waiting=tuple(_waiting(w) for w in _objects(out.get("waiting"))),
+        recoveries=_count(loop.get("recoveries")) if isinstance(loop, Mapping) else 0,
+        stranded=out["stranded"] if isinstance(out.get("stranded"), Mapping) else None,
+        stuck=out["stuck"] if isinstance(out.get("stuck"), Mapping) else None,
+        forked_from=_text(out.get("forked_from")),
+        forked_to=tuple(t for t in _items(out.get("forked_to")) if isinstance(t, str)),
+        build=_text(out.get("build")),
+        tries_recorded=out["tries_recorded"] if isinstance(out.get("tries_recorded"), bool) else None,
+        partial=_text(out.get("partial")) or (_text(out.get("reason")) if out.get("complete") is False else ""),
+        duplicates=tuple(n for n in _items(out.get("duplicates")) if isinstance(n, int) and not isinstance(n, bool)),
+        out=out,
+    )
+
+
+def _pending(given: Mapping[str, Any]) -> Pending:
+    return Pending(
+        branch=_text(given.get("branch")),
+        step=_count(given.get("step")) or None,
+        name=given["name"] if isinstance(given.get("name"), str) else None,
+        attempt=_count(given.get("attempt")) or None,
+        state=_text(given.get("state")),
+        last_failure=failure_text(given.get("last_failure")),
+        last_started_at=_text(given.get("last_started_at")),
+        kind=given["kind"] if isinstance(given.get("kind"), str) else None,
+    )
+
+
+def _waiting(given: Mapping[str, Any]) -> Waiting:
+    return Waiting(
+        branch=_text(given.get("branch")),
+        step=_count(given.get("step")) or None,
+        what=_text(given.get("what")),
+        until=_text(given.get("until")),
+        since=_text(given.get("since")),
+    )
+
+
+def failure_text(given: Any) -> str:
+    """`type: message` of a recorded failure, or its text; empty when there is none."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        return ": ".join(str(given[k]) for k in ("type", "message") if given.get(k))
+    return ""
+
+
+def moment(text: str | None) -> datetime | None:
+    """An RFC 3339 time as a datetime in UTC; None for anything else. A time without a zone counts as UTC."""
+    if not text:
+        return None
+    try:
+        made = datetime.fromisoformat(text)
+        return made.astimezone(UTC) if made.tzinfo else made.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text(given: Any) -> str:
+    return given if isinstance(given, str) else ""
+
+
+def _count(given: Any) -> int:
+    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else 0
+
+
+def _items(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else []
+
+
+def _objects(given: Any) -> list[Mapping[str, Any]]:
+    return [g for g in _items(given) if isinstance(g, Mapping)]

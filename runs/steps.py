@@ -1,0 +1,372 @@
+"""Entries to steps: which start belongs to which answer, how often a step was tried, what is missing in between. Pure.
+
+A step is found by branch and step number. Lines of files that carry no step number are matched start to answer by `call`
+and name, or by name in order where neither side has a `call`; anything less would pair an answer with somebody else's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from drainboard.wire import MISSING
+
+from runs.facts import Seen
+
+__all__ = ["Attempt", "Hole", "Journal", "Step", "group", "in_order", "unanswered_error"]
+
+ROLES: Final[dict[str, tuple[str, str]]] = {
+    **{f"{c}.started": (c, "start") for c in ("model", "tool", "child", "timer", "parallel")},
+    **{f"{c}.result": (c, "result") for c in ("model", "tool", "child", "value")},
+    **{f"{c}.error": (c, "error") for c in ("model", "tool", "child")},
+    "timer.fired": ("timer", "result"),
+    "signal.received": ("signal", "result"),
+    "approval.requested": ("approval", "start"),
+    **{f"approval.{x}": ("approval", "result") for x in ("decided", "sent_back", "expired", "withdrawn")},
+    **{f"approval.{x}": ("approval", "more") for x in ("delivered", "used")},
+    "late.result": ("", "late"),
+    "gap.resolved": ("", "resolved"),
+}
+"""Kind of entry -> (kind of step, what the entry says about it). Kinds that are not here make no step."""
+
+_RISK: Final = ("", "value", "signal", "timer", "parallel", "approval", "model", "child", "tool")
+"""When two kinds stand at one step number, the later of these decides what a repeat may cost."""
+
+PLACEHOLDERS: Final = (
+    100  # steps shown for one hole, one per missing entry; a longer hole is one step that says how long it is
+)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One execution of a step, as far as it is recorded."""
+
+    number: int
+    epoch: int
+    started: Seen | None = None
+    answer: Seen | None = None
+    ok: bool = False  # the answer is a result
+
+
+@dataclass(slots=True)
+class Hole:
+    """Numbers that the source gave to entries which are not here."""
+
+    first: int
+    last: int
+    at: int  # index, in reading order, of the entry after the hole
+
+    @property
+    def missing(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(slots=True)
+class Step:
+    branch: str
+    kind: str  # model, tool, child, value, timer, signal, approval, parallel; empty when not known
+    name: str | None
+    order: int  # index of its first entry in reading order
+    last_order: int = 0  # and of its last one
+    number: int = 0  # from 1, within its branch
+    call: str | None = None
+    write: bool = False
+    attempts: list[Attempt] = field(default_factory=list)
+    entries: list[Seen] = field(default_factory=list)
+    results: list[Seen] = field(default_factory=list)
+    errors: list[Seen] = field(default_factory=list)
+    late: list[Seen] = field(default_factory=list)
+    resolution: Seen | None = None
+    names: set[tuple[str, str | None]] = field(default_factory=set)
+    keys: dict[str, list[int]] = field(default_factory=dict)  # key -> entry numbers
+    tries: int = 0  # highest attempt number recorded
+    failures: dict[int, str] = field(default_factory=dict)  # attempt -> its failure, told by a later entry
+    conflict: bool = False
+    missing: str = ""  # why it is a placeholder, empty for a step with entries
+    numbered: bool = True  # the journal gave the number
+
+    @property
+    def count(self) -> int:
+        """How many times it was begun, as far as the journal tells."""
+        return max(self.tries, len(self.attempts))
+
+    @property
+    def open(self) -> Attempt | None:
+        """The newest attempt if it has no answer."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].answer is None else None
+
+
+@dataclass(slots=True)
+class Journal:
+    """A run's entries in reading order, and its steps by first appearance."""
+
+    entries: list[Seen]
+    steps: list[Step]
+    holes: list[Hole]
+    conflicts: dict[str, list[Seen]]  # entry id -> entries that share it
+
+    def damaged_after(self, order: int) -> bool:
+        """Whether entries are missing after this place in reading order."""
+        return bool(self.holes) and self.holes[-1].at > order
+
+
+def in_order(entries: Iterable[Seen]) -> list[Seen]:
+    """Reading order: by the source's position, then ours; an entry without a source position stays behind what came before it."""
+    keyed = []
+    last = 0
+    sorted_already = True
+    for seen in entries:
+        seq = seen.seq
+        at = seq if seq is not None else last
+        if at < last:
+            sorted_already = False
+        last = at
+        keyed.append((at, seen.pos, seen))
+    if not sorted_already:
+        keyed.sort(key=lambda k: k[:2])
+    return [k[2] for k in keyed]
+
+
+def group(entries: Iterable[Seen], *, native: bool, length: int = 0) -> Journal:
+    """The steps of a run. `length`: how many entries the head says there are, 0 when it does not."""
+    ordered = in_order(entries)
+    journal = Journal(ordered, [], _holes(ordered, native=native, length=length), {} if native else _conflicts(ordered))
+    _Grouping(journal).run()
+    return journal
+
+
+def _holes(ordered: Sequence[Seen], *, native: bool, length: int) -> list[Hole]:
+    holes = []
+    expected = 1
+    for i, seen in enumerate(ordered):
+        number = seen.pos if native else seen.seq
+        if number is None:
+            continue
+        if number > expected:
+            holes.append(Hole(expected, number - 1, i))
+        expected = max(expected, number + 1)
+    if native and length >= expected:
+        holes.append(Hole(expected, length, len(ordered)))
+    return holes
+
+
+def _conflicts(ordered: Sequence[Seen]) -> dict[str, list[Seen]]:
+    by_id: dict[str, list[Seen]] = {}
+    for seen in ordered:
+        if seen.origin == "import":
+            by_id.setdefault(seen.entry_id, []).append(seen)
+    return {i: found for i, found in by_id.items() if len(found) > 1 and not _is_note(found[0])}
+
+
+def _is_note(seen: Seen) -> bool:
+    return seen.entry.kind == "note"
+
+
+class _Grouping:
+    """One pass over the entries of a run."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.by_place: dict[tuple[str, int], Step] = {}
+        self.by_call: dict[tuple[str, str, str | None, str | None], list[Step]] = {}
+        self.by_entry: dict[str, Step] = {}
+        self.by_approval: dict[str, Step] = {}
+        self.unnumbered: list[Step] = []
+
+    def run(self) -> None:
+        journal = self.journal
+        for order, seen in enumerate(journal.entries):
+            role = ROLES.get(seen.entry.kind)
+            if role is None:
+                continue
+            step = self._step(seen, role[0], role[1], order)
+            if step is not None:
+                step.last_order = order
+                _add(step, seen, role[1])
+        self._placeholders()
+        journal.steps.sort(key=lambda s: s.order)
+        _number(journal.steps)
+        for found in journal.conflicts.values():
+            for seen in found:
+                if step := self.by_entry.get(seen.entry_id):
+                    step.conflict = True
+
+    def _step(self, seen: Seen, kind: str, role: str, order: int) -> Step | None:
+        """The step that the entry belongs to, made when it is the first; None for an entry that belongs to no step."""
+        entry = seen.entry
+        found: Step | None = None
+        if seen.entry_id in self.journal.conflicts and seen.entry_id in self.by_entry:
+            found = self.by_entry[seen.entry_id]
+        elif kind == "approval":
+            found = self._approval(seen, role, order)
+        elif entry.step is not None:
+            found = self.by_place.get((entry.branch, entry.step))
+            if found is None and role not in ("late", "resolved"):
+                found = self._make(seen, kind, order)
+        elif role not in ("late", "resolved") and kind != "signal":
+            found = self._matching(seen, kind, role) or self._make(seen, kind, order)
+        if found is not None:
+            self.by_entry.setdefault(seen.entry_id, found)
+        return found
+
+    def _approval(self, seen: Seen, role: str, order: int) -> Step | None:
+        entry = seen.entry
+        name = entry.approval or entry.call or (seen.entry_id if role == "start" else "")
+        found = self.by_approval.get(name)
+        if found is None and role == "start":
+            place = self.by_place.get((entry.branch, entry.step)) if entry.step is not None else None
+            found = place or self._make(seen, "approval", order)
+            self.by_approval[name] = found
+        return found
+
+    def _make(self, seen: Seen, kind: str, order: int) -> Step:
+        entry = seen.entry
+        step = Step(branch=entry.branch, kind=kind, name=entry.name, order=order, call=entry.call)
+        self.journal.steps.append(step)
+        if entry.step is not None:
+            step.number = entry.step
+            self.by_place[entry.branch, entry.step] = step
+        else:
+            step.numbered = False
+            self.unnumbered.append(step)
+        self.by_call.setdefault((entry.branch, kind, entry.call, entry.name), []).append(step)
+        return step
+
+    def _matching(self, seen: Seen, kind: str, role: str) -> Step | None:
+        """An earlier step that this unnumbered entry certainly belongs to."""
+        entry = seen.entry
+        if kind in ("value", "parallel") or (entry.call is None and entry.name is None):
+            return None
+        found = self.by_call.get((entry.branch, kind, entry.call, entry.name), ())
+        again = next((s for s in reversed(found) if s.tries < entry.attempt), None) if entry.attempt > 1 else None
+        return again or (_first_open(found) if role != "start" else None)
+
+    def _placeholders(self) -> None:
+        """Steps for what is missing: numbers left out of a branch, or entries left out of a file without step numbers."""
+        last: dict[str, Step] = {}
+        for step in sorted((s for s in self.journal.steps if s.numbered), key=lambda s: (s.branch, s.number)):
+            before = last.get(step.branch)
+            number = before.number if before else 0
+            if step.number - number > 1:
+                self._stand_in(step, number + 1, step.number - 1)
+            last[step.branch] = step
+        if self.unnumbered:
+            for hole in self.journal.holes:
+                self._missing_entries(hole)
+
+    def _stand_in(self, after: Step, first: int, last: int) -> None:
+        why = f"step {first} has no entry" if first == last else f"steps {first} to {last} have no entries"
+        for number in range(first, last + 1) if last - first < PLACEHOLDERS else (first,):
+            step = Step(
+                branch=after.branch,
+                kind="",
+                name=None,
+                order=after.order,
+                last_order=after.order,
+                number=number,
+                missing=why,
+            )
+            self.journal.steps.append(step)
+
+    def _missing_entries(self, hole: Hole) -> None:
+        one = hole.missing == 1
+        why = f"entry {hole.first} is missing" if one else f"entries {hole.first} to {hole.last} are missing"
+        for _ in range(hole.missing if hole.missing <= PLACEHOLDERS else 1):
+            self.journal.steps.append(
+                Step(branch="", kind="", name=None, order=hole.at, last_order=hole.at, missing=why, numbered=False)
+            )
+
+
+def _first_open(found: Sequence[Step]) -> Step | None:
+    return next((s for s in found if s.open is not None), None)
+
+
+def _number(steps: Sequence[Step]) -> None:
+    """Gives numbers to steps that the journal did not number, leaving those that it gave."""
+    taken: dict[str, set[int]] = {}
+    for step in steps:
+        if step.numbered:
+            taken.setdefault(step.branch, set()).add(step.number)
+    at: dict[str, int] = {}
+    for step in steps:
+        if step.numbered:
+            at[step.branch] = max(at.get(step.branch, 0), step.number)
+            continue
+        number = at.get(step.branch, 0) + 1
+        while number in taken.get(step.branch, ()):
+            number += 1
+        step.number = at[step.branch] = number
+
+
+def _add(step: Step, seen: Seen, role: str) -> None:
+    entry = seen.entry
+    step.entries.append(seen)
+    if role in ("late", "resolved"):
+        if role == "late":
+            step.late.append(seen)
+        else:
+            step.resolution = seen
+            step.attempts, step.results, step.errors = [], [], []
+        return
+    if role == "more":
+        return
+    kind = ROLES[entry.kind][0]
+    step.names.add((kind, entry.name))
+    step.kind = max(step.kind, kind, key=_RISK.index)
+    if entry.name is not None and step.name is None:
+        step.name = entry.name
+    step.write = step.write or _is_write(seen, step.kind)
+    step.tries = max(step.tries, entry.attempt)
+    if entry.key is not None:
+        step.keys.setdefault(entry.key, []).append(seen.number)
+    if failure := entry.extra.get("last_failure"):
+        step.failures[max(1, entry.attempt - 1)] = failure if isinstance(failure, str) else _failure(failure)
+    if role == "start":
+        step.attempts.append(Attempt(entry.attempt, seen.epoch, started=seen))
+    else:
+        _answer(step, seen, ok=role == "result")
+
+
+def _is_write(seen: Seen, kind: str) -> bool:
+    if kind == "child":
+        return True  # a child run acts outside; starting it twice repeats what it does
+    return kind in ("tool", "model") and seen.entry.effect_or_default == "write"
+
+
+def _answer(step: Step, seen: Seen, *, ok: bool) -> None:
+    (step.results if ok else step.errors).append(seen)
+    attempt = _attempt_for(step.attempts, seen)
+    if attempt is None:
+        attempt = Attempt(seen.entry.attempt, seen.epoch)
+        step.attempts.append(attempt)
+    attempt.answer, attempt.ok = seen, ok
+    attempt.number = max(attempt.number, seen.entry.attempt)
+
+
+def _attempt_for(attempts: Sequence[Attempt], seen: Seen) -> Attempt | None:
+    """The attempt without an answer that this answers: same number and epoch, else same number, else the newest."""
+    waiting = [a for a in attempts if a.answer is None]
+    same = [a for a in waiting if a.number == seen.entry.attempt]
+    closest = [a for a in same if a.epoch == seen.epoch] or same or waiting
+    return closest[-1] if closest else None
+
+
+_NO_ANSWER: Final = (
+    "timeout", "timed out", "timed_out", "cancel", "interrupt", "connection", "disconnect", "lost", "reset by peer", "unavailable",
+    "terminated", "killed", "heartbeat", "abort", "broken pipe", "deadline",
+)  # fmt: skip
+"""Words of failures in which the other side gave no answer, so that the effect may have happened."""
+
+
+def unanswered_error(failure: Any) -> bool:
+    """Whether a recorded failure leaves open that the other side acted: a timeout, a cancel, a lost connection, or nothing readable."""
+    text = failure if isinstance(failure, str) else _failure(failure)
+    return not text.strip() or any(word in text.lower() for word in _NO_ANSWER)
+
+
+def _failure(failure: Any) -> str:
+    if failure is MISSING or not isinstance(failure, dict):
+        return failure if isinstance(failure, str) else ""
+    parts = [failure.get("type"), failure.get("message")]
+    return ": ".join(str(p) for p in parts if p)
