@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "template_partials",
     "config",
     "versioning",
+    "runs.approvals",
     "runs",
     "journals",
 ]
@@ -92,6 +93,7 @@ DATABASES = {
         "HOST": DATABASE.host,
         "PORT": str(DATABASE.port),
         "CONN_MAX_AGE": 0,  # the pool keeps connections; Django refuses both at once
+        "CONN_HEALTH_CHECKS": True,  # else a restart of PostgreSQL fails one request per pooled connection
         "OPTIONS": {
             **dict(DATABASE.options),
             "pool": {

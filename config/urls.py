@@ -17,7 +17,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     *(
         path("", include(f"{app}.urls"))
-        for app in ("journals", "runs", "versioning")
+        for app in ("journals", "runs.approvals", "runs", "versioning")
         if find_spec(f"{app}.urls") is not None
     ),
 ]

@@ -69,7 +69,10 @@ def raw_body(request: HttpRequest) -> bytes:
         raise errors.MalformedRequest("Content-Length is not a number") from None
     if size > MAX_BODY:
         raise errors.TooLarge(f"the body has {size:,} bytes; the limit is {MAX_BODY:,}", size=size, limit=MAX_BODY)
-    return request.body
+    raw: bytes = request.read(MAX_BODY + 1)
+    if len(raw) > MAX_BODY:
+        raise errors.TooLarge(f"the body has more than {MAX_BODY:,} bytes", limit=MAX_BODY)
+    return raw
 
 
 def header_int(request: HttpRequest, name: str, *, required: bool = True) -> int | None:

@@ -124,6 +124,8 @@ def _meta(raw: bytes, *, granted: bool) -> tuple[dict[str, Any], bytes | None]:
     if not raw.startswith(b"{") or b"\n" in raw:
         raise errors.MalformedEntry("a line must be one JSON object that begins with `{` and holds no newline")
     try:
+        if not raw.isascii():
+            raw.decode("utf-8")  # msgspec does not look into values that it skips
         line = _DECODE.decode(raw)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as e:
         raise errors.MalformedEntry(f"not a journal line: {e}") from None

@@ -13,7 +13,7 @@ class Refused(Exception):
     status: ClassVar[int] = 409
     retry: ClassVar[bool] = False
 
-    def __init__(self, message: str, **detail: Any) -> None:
+    def __init__(self, message: str, /, **detail: Any) -> None:
         super().__init__(message)
         self.message = message
         self.detail: Mapping[str, Any] = detail

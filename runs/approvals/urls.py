@@ -1,0 +1,15 @@
+"""Addresses of approvals: pages for people, calls for workers."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from runs.approvals import api
+
+app_name = "approvals"
+urlpatterns = [
+    path("api/v1/runs/<str:key>/approvals", api.ask, name="api_ask"),
+    path("api/v1/runs/<str:key>/approvals/<str:name>", api.look, name="api_look"),
+    path("api/v1/runs/<str:key>/approvals/<str:name>/deliver", api.deliver, name="api_deliver"),
+    path("api/v1/runs/<str:key>/approvals/<str:name>/use", api.use, name="api_use"),
+]
