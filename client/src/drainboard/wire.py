@@ -17,8 +17,24 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 __all__ = [
-    "APPROVAL_DECISIONS", "EFFECTS", "Ambiguous", "Entry", "KINDS", "MISSING", "MalformedLine", "Number", "WORKER_KINDS",
-    "canonical", "digest", "digest_bytes", "dump", "effect_of", "fields_of", "number_text", "parse", "request_fingerprint",
+    "APPROVAL_DECISIONS",
+    "EFFECTS",
+    "KINDS",
+    "MISSING",
+    "WORKER_KINDS",
+    "Ambiguous",
+    "Entry",
+    "MalformedLine",
+    "Number",
+    "canonical",
+    "digest",
+    "digest_bytes",
+    "dump",
+    "effect_of",
+    "fields_of",
+    "number_text",
+    "parse",
+    "request_fingerprint",
 ]
 
 
@@ -35,17 +51,32 @@ class _Missing:
 MISSING: Final = _Missing()
 
 KINDS: Final = frozenset(
-    [f"run.{x}" for x in "started parked held released resumed completed failed stopped cancelled continued".split()]
+    [
+        f"run.{x}"
+        for x in [
+            "started",
+            "parked",
+            "held",
+            "released",
+            "resumed",
+            "completed",
+            "failed",
+            "stopped",
+            "cancelled",
+            "continued",
+        ]
+    ]
     + [f"{s}.{x}" for s in ("model", "tool", "child") for x in ("started", "result", "error")]
     + ["value.result", "timer.started", "timer.fired", "signal.received", "parallel.started"]
-    + [f"approval.{x}" for x in "requested decided delivered used sent_back expired withdrawn".split()]
+    + [f"approval.{x}" for x in ["requested", "decided", "delivered", "used", "sent_back", "expired", "withdrawn"]]
     + ["version.marker", "deploy.pinned", "deploy.continued", "deploy.unpinned", "stop.requested"]
     + ["gap.resolved", "conflict.resolved", "late.result", "note"]
 )
 """Every kind with a meaning here. Others are kept and shown as they are."""
 
 WORKER_KINDS: Final = frozenset(
-    k for k in KINDS
+    k
+    for k in KINDS
     if (k.split(".")[0] in {"run", "model", "tool", "value", "timer", "child", "parallel"} and k != "run.stopped")
     or k in {"version.marker", "approval.requested", "note"}
 )
@@ -128,7 +159,9 @@ class Entry:
     reason: str | None = None
     outcome: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    oddities: tuple[str, ...] = ()  # finding codes: non_standard_json, too_deep; not_utf8, "wrong_type:<field>", "duplicate_key:<key>"
+    oddities: tuple[
+        str, ...
+    ] = ()  # finding codes: non_standard_json, too_deep; not_utf8, "wrong_type:<field>", "duplicate_key:<key>"
 
     @property
     def effect_or_default(self) -> str:
@@ -137,8 +170,32 @@ class Entry:
 
 
 _TEXT = frozenset(
-    "id at agent build environment name branch call effect key request model_reported ref fingerprint approval decision by "
-    "expires_at requested_by until child parent reason outcome".split()
+    [
+        "id",
+        "at",
+        "agent",
+        "build",
+        "environment",
+        "name",
+        "branch",
+        "call",
+        "effect",
+        "key",
+        "request",
+        "model_reported",
+        "ref",
+        "fingerprint",
+        "approval",
+        "decision",
+        "by",
+        "expires_at",
+        "requested_by",
+        "until",
+        "child",
+        "parent",
+        "reason",
+        "outcome",
+    ]
 )
 _INT = frozenset(("seq", "step", "attempt", "bytes"))
 _FIELDS = _TEXT | _INT | {"run", "kind", "versions", "in", "out", "error", "usage", "artifact"}
@@ -226,7 +283,12 @@ def decode(raw: bytes) -> tuple[Any, tuple[str, ...]]:
 
 def _loads(text: str, reader: _Reader, *, strict: bool) -> Any:
     return json.loads(
-        text, strict=strict, object_pairs_hook=reader.pairs, parse_constant=reader.constant, parse_float=number_text, parse_int=_integer
+        text,
+        strict=strict,
+        object_pairs_hook=reader.pairs,
+        parse_constant=reader.constant,
+        parse_float=number_text,
+        parse_int=_integer,
     )
 
 
@@ -373,7 +435,13 @@ def fields_of(entry: Entry) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name in Entry.__dataclass_fields__:
         got = getattr(entry, name)
-        if name in ("extra", "oddities") or got is None or got is MISSING or (name == "branch" and not got) or (name == "attempt" and got == 1):
+        if (
+            name in ("extra", "oddities")
+            or got is None
+            or got is MISSING
+            or (name == "branch" and not got)
+            or (name == "attempt" and got == 1)
+        ):
             continue
         made["in" if name == "in_" else name] = got
     return {**made, **entry.extra}
@@ -520,7 +588,7 @@ def _ecma_number(value: float) -> str:
     if value == 0:
         return "0"
     sign, value = ("-", -value) if value < 0 else ("", value)
-    mantissa, exponent = f"{repr(value)}e0".split("e")[:2] if "e" not in repr(value) else repr(value).split("e")
+    mantissa, exponent = f"{value!r}e0".split("e")[:2] if "e" not in repr(value) else repr(value).split("e")
     digits = mantissa.replace(".", "").lstrip("0")
     point = len(mantissa.split(".")[0]) + int(exponent)
     if mantissa.startswith("0."):
@@ -558,4 +626,6 @@ def request_fingerprint(*, kind: str, name: str | None, in_: Any, key: str | Non
     try:
         return digest(subject)
     except Ambiguous:
-        return digest_bytes(b"text:" + json.dumps(subject, sort_keys=True, default=repr).encode("utf-8", "surrogatepass"))
+        return digest_bytes(
+            b"text:" + json.dumps(subject, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")
+        )

@@ -1,0 +1,7 @@
+"""`python -m drainboard` is the `drainboard` command."""
+
+import sys
+
+from drainboard.cli import main
+
+sys.exit(main())
