@@ -122,3 +122,34 @@ def _joined(pieces: list[Piece]) -> Iterator[Piece]:
         texts.append(piece.text)
     if texts:
         yield Piece(role, "".join(texts))
+
+
+def gist(text: str, *, limit: int = 240) -> tuple[Piece, ...]:
+    """The start of a JSON value as one line to skim: quotes and outer braces left out, keys apart from values.
+
+    For a row only; the exact value is one click away. Text that is no object or array comes out as it is.
+    """
+    raw = text[:limit].encode("utf-8", "backslashreplace")
+    if raw[:1] not in (b"{", b"["):
+        plain = text[:limit]
+        return tuple(_marked("", plain[1:-1] if plain[:1] == plain[-1:] == '"' and len(plain) > 1 else plain))
+    tokens = [t for t in _TOKEN.findall(raw) if not t.isspace()]
+    pieces: list[Piece] = []
+    depth = 0
+    for i, token in enumerate(tokens):
+        following = tokens[i + 1] if i + 1 < len(tokens) else b""
+        if token in (b"{", b"}", b"[", b"]"):
+            opens = token in (b"{", b"[")
+            depth += 1 if opens else 0
+            if depth > 1 or token in (b"[", b"]"):
+                pieces.append(Piece("", {b"{": "(", b"}": ")"}.get(token, token.decode())))
+            depth -= 0 if opens else 1
+        elif token == b":":
+            pieces.append(Piece("", " "))
+        elif token == b",":
+            pieces.append(Piece("", ", "))
+        else:
+            shown = token.decode("utf-8", "replace")
+            shown = shown[1:-1] if token[:1] == b'"' and token[-1:] == b'"' and len(token) > 1 else shown.lstrip('"')
+            pieces.extend(_marked(_role(token, following) if following == b":" else "", shown))
+    return tuple(_joined(pieces))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import path, re_path
 
 from runs import views
 
@@ -10,4 +10,9 @@ app_name = "runs"
 urlpatterns = [
     path("", views.overview, name="overview"),
     path("runs/", views.run_list, name="list"),
+    path("runs/<str:key>/", views.detail, name="detail"),
+    path("runs/<str:key>/export.jsonl", views.export, name="export"),
+    path("runs/<str:key>/entries/<int:number>/", views.entry, name="entry"),
+    path("runs/<str:key>/entries/<int:number>/<str:name>.txt", views.value, name="value"),
+    re_path(r"^runs/(?P<key>[^/]+)/(?P<tab>entries|versions|approvals|decisions|raw)/$", views.detail, name="tab"),
 ]

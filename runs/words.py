@@ -85,7 +85,7 @@ DEPLOY: Final[dict[str, Word]] = {
     "code_changed": Word("attention", "App or SDK changed; the agent's policy or a clean replay check has to say whether that is safe.", "code changed"),
     "assess": Word("plain", "The runs in flight are being compared with the build."),
     "decide": Word("attention", "Groups of runs wait for a decision: pin and drain, continue or stop."),
-    "roll_out": Word("waiting", "The decisions are being written and new runs go to the new build.", "roll out"),
+    "rolling_out": Word("waiting", "The decisions are being written and new runs go to the new build.", "rolling out"),
     "draining": Word("waiting", "Runs pinned to the old build are finishing on it; ends when none is left."),
     "drained": Word("good", "No unfinished or not-understood run holds the old build."),
     "rolled_back": Word("plain", "The deploy was taken back; new runs go to the old build again.", "rolled back"),

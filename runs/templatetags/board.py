@@ -182,6 +182,22 @@ def visible(value: Any) -> SafeString:
     return _pieces(shown.marks("" if value is None else str(value)))
 
 
+@register.filter
+def gist(text: Any) -> SafeString:
+    """One line of a JSON value to skim, keys quiet; the exact value is elsewhere on the page."""
+    pieces = shown.gist("" if text is None else str(text))
+    return format_html('<span class="gist">{}</span>', _pieces(pieces))
+
+
+@register.simple_tag
+def lease(until: Any) -> SafeString:
+    """`lease ends in 22 s` or `lease ended 3 m ago`."""
+    at = moment(until)
+    if at is None:
+        return format_html("no lease")
+    return format_html("{} {}", "lease ended" if at < timezone.now() else "lease ends", _time(at, "ago"))
+
+
 @register.inclusion_tag("components/json.html")
 def json(raw: Any, whole_url: str = "", label: str = "", limit: int | None = shown.SHOWN_BYTES) -> dict[str, Any]:
     """Pretty JSON of raw bytes (or text); a long value is cut, and says so with a link to the whole."""
@@ -216,3 +232,57 @@ def url_or_none(name: str, *args: Any) -> str:
 def sheets(names: str) -> list[str]:
     """Paths of style sheets, in order, from their names."""
     return [f"css/{name}.css" for name in names.split()]
+
+
+@register.filter
+def names(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
+@register.filter
+def item(mapping: Any, key: Any) -> Any:
+    """A mapping's value, or '' without it."""
+    return mapping.get(key, "")
+
+
+_EFFECTS = {
+    "none": "no effect outside",
+    "one": "one effect outside is proven",
+    "at_least_one": "at least one effect outside is proven",
+    "unknown": "effects outside are not proven",
+}
+
+
+@register.filter
+def effects_words(effects: str) -> str:
+    """What the journal proves about the outside world."""
+    return _EFFECTS.get(effects or "unknown", effects)
+
+
+@register.filter
+def is_decision(kind: str) -> bool:
+    """Kinds that are decisions when they are made here, and claims in an imported file."""
+    return kind.startswith(("deploy.", "stop.", "gap.")) or kind in {
+        "approval.decided", "approval.used", "approval.expired", "approval.withdrawn", "run.held",
+    }
+
+
+@register.filter
+def line_text(raw: bytes) -> str:
+    """A journal line as text; bytes that are not UTF-8 are shown as escapes, long lines are cut and say so."""
+    text = raw[:4_000].decode("utf-8", "backslashreplace")
+    return text if len(raw) <= 4_000 else f"{text}… ({len(raw):,} bytes)"
+
+
+@register.filter
+def at(filters: Any, change: str) -> str:
+    """The list's address for a status (`failed`) or a view (`view=in_flight`), in the filter's environment."""
+    name, _, value = change.rpartition("=")
+    return filters.url(**{name or "status": value})
+
+
+@register.filter
+def sentence(state: str, of: str = "run") -> str:
+    """What a state means, in one sentence."""
+    return word_for(state, of).title

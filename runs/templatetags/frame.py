@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django import template
@@ -10,13 +9,10 @@ from django.template import Context
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 
-from runs import queries
+from runs import queries, seams
 
 register = template.Library()
 
-COUNTS: dict[str, Callable[[Any, str], int]] = {}
-"""Counts in the top bar, by name (`approvals`, `deploys`): (user, environment or '') -> number. An app that knows one
-puts it here when it starts, because `runs` may not import the apps above it."""
 
 
 class Place(NamedTuple):
@@ -71,6 +67,6 @@ def frame(context: Context) -> dict[str, Any]:
         "by_name": {link["name"]: link for link in links},
         "environment": environment,
         "environments": queries.environments() if signed_in else [],
-        "counts": {name: read(user, environment) for name, read in COUNTS.items()} if signed_in else {},
+        "counts": {name: read(user, environment) for name, read in seams.COUNTS.items()} if signed_in else {},
         "signed_in": signed_in,
     }

@@ -1,0 +1,109 @@
+"""The filter of the run list: it owns the names in the address, their cleaning, and the address itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple
+
+from django import forms
+from django.http import QueryDict
+from django.urls import reverse
+
+STATUSES: Final = (
+    "running", "parked", "held", "stuck", "stopping", "stopped", "completed", "failed", "cancelled", "continued", "unknown",
+)
+VIEWS: Final = {
+    "in_flight": "in flight",
+    "old_build": "in flight on an old build",
+    "gap": "gap open",
+    "nobody": "parked, nobody can resume",
+    "parked": "parked",
+    "near_limit": "near limit",
+    "": "all",
+}
+"""The shortcut pills, in their order."""
+
+VIEW_TITLES: Final = {
+    "in_flight": "Runs that have not ended",
+    "old_build": "Runs in flight whose build is not the one that new runs go to",
+    "gap": "Runs with a step that may run again when the run recovers",
+    "nobody": "Runs in flight for which no live worker exists",
+    "parked": "Runs that wait for an approval, a signal, a timer or a child run",
+    "near_limit": "Runs at 80 % or more of a limit of their runtime",
+    "": "Every run, ended ones too",
+}
+PAGE: Final = 50  # rows
+
+
+class FilterForm(forms.Form):
+    """Every field may be absent. `version` is `prompt refund-policy@14`, `model m-5` or `tool send_refund`, with `≠` or `!` before it."""
+
+    q = forms.CharField(required=False, max_length=400, strip=True)
+    view = forms.ChoiceField(required=False, choices=[(v, v) for v in VIEWS])
+    environment = forms.CharField(required=False, max_length=200)
+    agent = forms.CharField(required=False, max_length=200)
+    status = forms.ChoiceField(required=False, choices=[("", "any status"), *((s, s) for s in STATUSES)])
+    build = forms.CharField(required=False, max_length=200)
+    source = forms.CharField(required=False, max_length=200)
+    finding = forms.CharField(required=False, max_length=60)
+    version = forms.CharField(required=False, max_length=300)
+    order = forms.ChoiceField(required=False, choices=[("", "newest first"), ("oldest", "oldest first")])
+    after = forms.IntegerField(required=False, min_value=0)
+    before = forms.IntegerField(required=False, min_value=0)
+
+
+class Tag(NamedTuple):
+    """A filter that is on, and the address without it."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The cleaned filter of one list page."""
+
+    q: str = ""
+    view: str = ""
+    environment: str = ""
+    agent: str = ""
+    status: str = ""
+    build: str = ""
+    source: str = ""
+    finding: str = ""
+    version: str = ""
+    order: str = ""
+    after: int | None = None  # rows behind this head id in the list's order
+    before: int | None = None
+
+    @classmethod
+    def read(cls, data: QueryDict) -> tuple[Filters, dict[str, list[str]]]:
+        """The filters of an address, and sentences about values that were left out."""
+        form = FilterForm(data)
+        form.is_valid()
+        clean: dict[str, Any] = {k: v for k, v in form.cleaned_data.items() if v not in (None, "")}
+        return cls(**clean), {name: [str(e) for e in errors] for name, errors in form.errors.items()}
+
+    def url(self, **changes: Any) -> str:
+        """The address of the list with these changes; cursors go unless they are given."""
+        made = replace(self, **{"after": None, "before": None, **changes})
+        query = QueryDict(mutable=True)
+        for field in fields(made):
+            value = getattr(made, field.name)
+            if value not in (None, ""):
+                query[field.name] = str(value)
+        return reverse("runs:list") + (f"?{query.urlencode()}" if query else "")
+
+    def tags(self) -> list[Tag]:
+        """The filters that are on, beside view and environment, which show themselves elsewhere."""
+        words = {"q": "id has", "agent": "agent", "status": "status", "build": "build", "source": "source", "finding": "finding", "version": ""}
+        return [
+            Tag(f"{word} {getattr(self, name)}".strip(), self.url(**{name: ""}))
+            for name, word in words.items()
+            if getattr(self, name)
+        ]
+
+    @property
+    def narrowed(self) -> bool:
+        """Something is filtered out."""
+        return bool(self.tags() or self.view or self.environment)

@@ -1,0 +1,55 @@
+"""Says what happened, to what, and what follows: one place for the sentences of the run page. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Sentence(NamedTuple):
+    """What a card says: a title, the facts, and what follows."""
+
+    title: str
+    facts: str
+    follows: str
+
+
+def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
+    """The words of a gap card. `found` is one of the summary's gaps; the start's time is shown beside, not in the words."""
+    what = step_name(found)
+    key = found.get("key")
+    verdict, confidence = found.get("verdict"), found.get("confidence")
+    if verdict == "may_run_twice" and confidence == "certain":
+        return Sentence(f"{what} may run twice", "It was started and has no result.", _repeat(key, native=native))
+    if verdict == "may_run_twice":
+        return Sentence(
+            f"{what} may run twice", "Its runtime records a start late or not at all, so it may have begun without a trace.", _repeat(key, native=native)
+        )
+    if verdict == "failed_may_have_run":
+        return Sentence(
+            f"{what} failed, and may have run",
+            "An error, timeout or cancel is recorded, which does not prove that nothing happened outside.",
+            "Look outside before it is repeated. " + _repeat(key, native=native),
+        )
+    if verdict == "waiting":
+        return Sentence(f"{what} waits", "It is parked and no worker is busy with it.", "It goes on when what it waits for arrives.")
+    return Sentence(
+        f"Nothing is proven about {what[0].lower() + what[1:]}",
+        "The journal has a hole, a torn end or an unreadable part here.",
+        "Treat it as if it may have run; a complete export would settle it.",
+    )
+
+
+def _repeat(key: Any, *, native: bool) -> str:
+    if key:
+        return "If this run recovers, the step is sent again with the same key, so a service that honours keys takes it once."
+    if native:
+        return "It carries no key, so it is not repeated by itself: unless its code calls it safe to rerun, the run parks until somebody says whether it happened."
+    return "It carries no key: if this run recovers, nothing outside can tell the repeat from a new request."
+
+
+def step_name(found: Mapping[str, Any]) -> str:
+    """`Step 4 send_refund`, `Step 3.1:2 lookup`, or its kind where it has no name."""
+    branch, number = found.get("branch") or "", found.get("step")
+    where = f"{branch}:{number}" if branch else (number if number is not None else "?")
+    return f"Step {where} {found.get('name') or found.get('kind') or ''}".rstrip()
