@@ -37,7 +37,9 @@ class AdapterInfo:
     name: str  # the runtime's word in URLs and JSON: lines, temporal, dbos
     title: str
     evidence: Evidence
-    capabilities: frozenset[str] = frozenset()  # of: stop, pin, resume, approve (what the runtime's own controls can do)
+    capabilities: frozenset[str] = (
+        frozenset()
+    )  # of: stop, pin, resume, approve (what the runtime's own controls can do)
     limits: tuple[Mapping[str, Any], ...] = ()  # {what, unit, limit, source, as_of}
     how_to_export: str = ""  # the exact command that makes a file we read
 
@@ -120,6 +122,7 @@ class Partial:
     path: str
     reason: str
     runs: tuple[str, ...] = ()  # empty: every run of the file
+    code: str = "torn_tail"  # or missing_entry: something in the middle was not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,15 @@ class Counted:
     lines: int
 
 
+RUN_LIMIT = 1_200  # bytes of a run id in UTF-8: an index holds it, in a form that may take twice as much
+
+
+def run_problem(run: str) -> str:
+    """Why this run id cannot be kept; empty when it can."""
+    size = len(run.encode("utf-8", "surrogatepass"))
+    return f"the run id has {size} bytes, the limit is {RUN_LIMIT}" if size > RUN_LIMIT else ""
+
+
 def shown(text: bytes | str, limit: int = 80) -> str:
     """At most `limit` characters that are safe on a terminal, in a log line and in PostgreSQL's JSON.
 
@@ -137,7 +149,10 @@ def shown(text: bytes | str, limit: int = 80) -> str:
     written as `\\x1b`, `\\u202e`; an ellipsis says that more follows.
     """
     whole = text if isinstance(text, str) else text[: 4 * limit + 4].decode("utf-8", "backslashreplace")
-    made = "".join(c if _plain(c) else c.encode("ascii", "backslashreplace").decode() if ord(c) > 127 else f"\\x{ord(c):02x}" for c in whole[: limit + 1])
+    made = "".join(
+        c if _plain(c) else c.encode("ascii", "backslashreplace").decode() if ord(c) > 127 else f"\\x{ord(c):02x}"
+        for c in whole[: limit + 1]
+    )
     return made if len(whole) <= limit and len(made) <= limit else made[: limit - 1] + "…"
 
 
