@@ -11,6 +11,7 @@ import pytest
 # Playwright's synchronous API runs an event loop in this thread; Django would refuse the ORM in it.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 
+pytest_plugins = ["tests.cast"]
 CHROMIUM = os.environ.get("DRAINBOARD_CHROMIUM") or shutil.which("chromium") or ""
 QUIET_CHROMIUM = (
     "--disable-gpu",

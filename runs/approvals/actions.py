@@ -5,6 +5,7 @@ Locks are taken in one order: the run's head, then the approval.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,6 +24,9 @@ from runs.approvals import errors, fingerprint, policies, rules
 from runs.approvals.models import Approval, Policy, State, Vote
 
 __all__ = ["decide", "deliver", "expire_due", "request", "use", "withdraw"]
+
+
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 def approval_name(branch: str, step: int) -> str:
@@ -64,7 +68,11 @@ def _parsed(line: bytes, kind: str) -> wire.Entry:
 
 
 def _asked_before(head: store.HeadRow, entry: wire.Entry, artifact: Any) -> Approval | None:
-    found = Approval.objects.filter(head_id=head.id, branch=entry.branch, step=entry.step).first()
+    found = (
+        Approval.objects.filter(head_id=head.id, branch=entry.branch, step=entry.step)
+        .exclude(state=State.WITHDRAWN)
+        .first()
+    )
     if found is None:
         return None
     if bytes(found.artifact) != fingerprint.canonical(artifact):
@@ -79,7 +87,9 @@ def _asked_before(head: store.HeadRow, entry: wire.Entry, artifact: Any) -> Appr
 
 def _ask(head: store.HeadRow, line: bytes, entry: wire.Entry, artifact: Any, *, token: Bearer, epoch: int) -> Approval:
     assert entry.step is not None
-    tool = artifact.get("tool") if isinstance(artifact, dict) and isinstance(artifact.get("tool"), str) else ""
+    tool = fingerprint.tool_of(artifact)
+    if entry.approval is not None and not _NAME.fullmatch(entry.approval):
+        raise journal_errors.MalformedEntry("`approval` must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
     policy = policies.current(head.agent, tool) if tool else None
     schema = _schema_of(entry, tool)
     place = _place(head, branch=entry.branch, step=entry.step, policy=policy)

@@ -42,6 +42,13 @@ def artifact_of(line: bytes) -> Any:
     return value
 
 
+def tool_of(artifact: Any) -> str:
+    """The tool of an artifact that is a tool call, exactly `{"tool": name, "args": …}`; else empty."""
+    if isinstance(artifact, dict) and set(artifact) == {"tool", "args"} and isinstance(artifact["tool"], str):
+        return artifact["tool"]
+    return ""
+
+
 def canonical(artifact: Any) -> bytes:
     """The bytes that are hashed and shown. Raises `AmbiguousArtifact`."""
     try:

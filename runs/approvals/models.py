@@ -85,14 +85,20 @@ class Approval(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["head_id", "name"], name="approvals_approval_once"),
-            models.UniqueConstraint(fields=["head_id", "branch", "step"], name="approvals_approval_step_once"),
+            models.UniqueConstraint(
+                fields=["head_id", "branch", "step"],
+                condition=~Q(state="withdrawn"),
+                name="approvals_approval_step_once",
+            ),
             models.CheckConstraint(
                 condition=~Q(state="used") | Q(used_at__isnull=False, used_step__isnull=False),
                 name="approvals_approval_used_by_a_step",
             ),
         ]
         indexes = [
-            models.Index(fields=["requested_at", "id"], condition=Q(state="requested"), name="approvals_approval_inbox"),
+            models.Index(
+                fields=["requested_at", "id"], condition=Q(state="requested"), name="approvals_approval_inbox"
+            ),
             models.Index(fields=["expires_at"], condition=Q(state="requested"), name="approvals_approval_expiry"),
         ]
 
