@@ -74,7 +74,7 @@ class _File:
     reasons: list[str] = field(default_factory=list)  # why parts of it are no journal
     unread: list[Unread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    partial: str = ""
+    losses: list[tuple[str, str]] = field(default_factory=list)  # what is missing, and its finding code
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,13 +125,13 @@ def _open(file: InputFile) -> _File:
     if data.startswith(b"\xef\xbb\xbf"):
         made.notes.append("a byte order mark at the start was skipped")
     if file.cut:
-        made.partial = file.cut
+        made.losses.append((file.cut, "torn_tail"))
     for document in made.documents:
         if not document.has_events:
             _set_aside(made, document, data)
         for broken in document.broken if document.has_events or made.facts else []:
             made.unread.append(Unread(file.path, scan.line_of(data, broken.start), broken.start, broken.reason, scan.safe_start(data, broken.start)))
-            made.partial = made.partial or broken.reason
+            made.losses.append((broken.reason, "torn_tail" if broken.torn else "missing_entry"))
     return made
 
 
@@ -206,11 +206,14 @@ def _journal(journal: _Journal, options: Options, facts: list[Facts], metadata: 
     if [e.number for e in stored] != sorted(e.number for e in stored):
         one.notes.append("the events do not stand in the order of their ids; they were read in that order")
     groups = Counter(task for _, task in {(e.number, e.task) for e in stored if e.type in COMMANDS and e.task})
-    run = History(workflow_id=journal.workflow_id, run_id=journal.run_id, mapping=options.mapping, groups=groups)
+    run = History(
+        workflow_id=journal.workflow_id, run_id=journal.run_id, mapping=options.mapping, groups=groups, copied=_copied(journal)
+    )
     for head in sorted(stored, key=lambda e: e.number):
         raw = data[head.span.start : head.span.end]
         if not head.number:
             one.unread.append(Unread(path, scan.line_of(data, head.span.start), head.span.start, "an event without an eventId", scan.safe_start(raw, 0)))
+            one.losses.append(("an event without an eventId was not read", "missing_entry"))
             continue
         for line, odd in lines_of(run, raw, head.odd):
             one.lines += 1
@@ -223,6 +226,12 @@ def _journal(journal: _Journal, options: Options, facts: list[Facts], metadata: 
     whole = bool(numbers) and len(numbers) == max(numbers) and not journal.document.broken and not one.file.cut
     yield _state(journal, run, facts, metadata, whole)
     _ending(journal, data)
+
+
+def _copied(journal: _Journal) -> tuple[int, str]:
+    """The last reset in the history: up to its event everything was copied from the run that it names."""
+    resets = [(e.number, "/".join(p for p in (journal.workflow_id, e.base_id) if p)) for e in journal.document.events if e.base_id]
+    return max(resets, default=(0, ""))
 
 
 def _state(journal: _Journal, run: History, facts: list[Facts], metadata: Mapping[str, Any] | None, whole: bool) -> Line:
@@ -254,7 +263,7 @@ def _sketch(run: History, transient: Sequence[scan.Head], data: bytes, one: _Fil
 def _ending(journal: _Journal, data: bytes) -> None:
     span = journal.document.fields.get("nextPageToken")
     if span and data[span.start : span.end] not in (b'""', b"null"):
-        journal.file.partial = journal.file.partial or "this is one page of the history; the next one is missing"
+        journal.file.losses.append(("this is one page of the history; the next one is missing", "torn_tail"))
 
 
 def _facts_only(opened: Sequence[_File], read_runs: set[str], facts: Mapping[str, list[Facts]], options: Options) -> Iterator[Line]:
@@ -289,6 +298,6 @@ def _close(one: _File) -> Iterator[Item]:
     for reason in dict.fromkeys(one.reasons):
         yield Note(path, f"left out: {reason}")
     yield from one.unread
-    if one.partial:
-        yield Partial(path, one.partial, tuple(dict.fromkeys(one.runs)))
+    for reason, code in dict.fromkeys(one.losses):
+        yield Partial(path, reason, tuple(dict.fromkeys(one.runs)), code)
     yield Counted(path, one.lines + len(one.unread))

@@ -136,13 +136,12 @@ def _status(run: History, facts: Facts | None, pending: bool, stuck: Any) -> str
 
 
 def _pending(run: History, facts: Facts | None) -> Iterator[dict[str, Any]]:
-    """Steps that may be on their way now. `state` is the runtime's word; null when only the history was there to ask."""
+    """Steps that the runtime calls unfinished. A history alone calls only those so whose start it records: scheduled is not begun."""
     if run.ended:
         return
     open_steps = [s for s in run.open_steps() if s.kind in ("tool", "model")]
     if facts is None or not facts.described:
-        for step in open_steps:
-            yield _item(step, state="STARTED" if step.begun else None, attempt=step.attempt)
+        yield from (_item(s, state="STARTED", attempt=s.attempt) for s in open_steps if s.begun)
         return
     by_call = {s.call: s for s in open_steps}
     for found in facts.pending("pendingActivities"):

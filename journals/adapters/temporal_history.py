@@ -105,6 +105,7 @@ class History:
     workflow_id: str
     run_id: str
     mapping: Mapping[str, Any]
+    copied: tuple[int, str] = (0, "")  # events up to this one were copied from that run by a reset
     groups: Mapping[int, int]  # workflow task completed event -> how many commands it wrote
     steps: dict[int, Step] = field(default_factory=dict)  # by scheduling event
     updates: dict[str, str] = field(default_factory=dict)  # update id -> name
@@ -129,6 +130,7 @@ class History:
     last: int = 0  # number of the last event
     last_at: str | None = None
     started_at: str | None = None
+    opened: tuple[int, int] | None = None  # number and size of the group of parallel steps that the present event begins
     _next: int = 1
     _placed: dict[int, tuple[str, int]] = field(default_factory=dict)  # by event, so that the same event again is the same step
     _group: dict[int, list[int]] = field(default_factory=dict)  # task -> [position of the group, members so far]
@@ -149,6 +151,7 @@ class History:
             return "", self._next - 1
         if task not in self._group:
             self._group[task] = [self._next, 0]
+            self.opened = (self._next, self.groups[task])
             self._next += 1
         self._group[task][1] += 1
         return f"{self._group[task][0]}.{self._group[task][1]}", 1

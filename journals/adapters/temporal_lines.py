@@ -24,7 +24,11 @@ def lines_of(run: History, raw: bytes, odd: tuple[str, ...]) -> Iterator[tuple[t
     again = event.number == run.last
     run.last, run.last_at = max(run.last, event.number), event.at or run.last_at
     reader = _READERS.get(event.type)
+    run.opened = None
     drafts = reader(run, event) if reader else [{}]
+    if run.opened:
+        step, branches = run.opened
+        drafts.insert(0, {"kind": "parallel.started", "name": "parallel", "step": step, "branches": branches, "id_suffix": ":parallel"})
     run.shorthand = run.shorthand or event.values.shorthand
     oddities = tuple(dict.fromkeys([*odd, *event.values.odd, *(["duplicate_entry"] if again else [])]))
     for i, draft in enumerate(drafts):
@@ -38,6 +42,8 @@ def _dump(run: History, event: Event, draft: Draft, suffix: str, *, main: bool) 
         own.update(event.rest)
         own.update({"taskId": event.task_id} if event.task_id else {})
         own.update(event.top)
+    if event.number < run.copied[0]:
+        draft["copied_from"] = run.copied[1]
     fields = {"run": run.run, "id": f"{event.number}{suffix}", "seq": event.number, "at": event.at, "kind": f"temporal.{event.type}", **draft}
     ordered = {k: fields.pop(k) for k in _ORDER if k in fields}
     made = {k: v for k, v in {**ordered, **fields}.items() if _stated(k, v)}

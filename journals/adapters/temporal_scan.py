@@ -13,6 +13,7 @@ from typing import Any
 
 from drainboard import wire
 
+from journals.adapters.base import shown
 from journals.adapters.temporal_values import attributes_key, dict_of, number_of, text_of, type_of
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -42,6 +43,7 @@ class Head:
     stored: bool  # it has a taskId: the runtime has written it to the history
     workflow_id: str = ""  # of the first event
     run_id: str = ""  # of the first event, or the new run of a reset
+    base_id: str = ""  # the run that a reset copied the events up to here from
     odd: tuple[str, ...] = ()
 
 
@@ -102,9 +104,8 @@ def value_end(data: bytes, at: int, limit: int | None = None) -> int:
 
 
 def safe_start(data: bytes, at: int) -> str:
-    """At most 80 printable characters of what stands at `at`, for reports."""
-    text = data[at : at + 240].decode("utf-8", "replace").split("\n", 1)[0]
-    return "".join(c if c.isprintable() else "�" for c in text)[:80]
+    """At most 80 safe characters of what stands on the line at `at`, for reports."""
+    return shown(data[at : at + 400].split(b"\n", 1)[0])
 
 
 def line_of(data: bytes, at: int) -> int:
@@ -231,6 +232,7 @@ def _head(data: bytes, span: Span) -> Head | None:
         span=span, number=number_of(event.get("eventId")) or 0, type=kind, odd=odd, stored="taskId" in event,
         task=number_of(attributes.get("workflowTaskCompletedEventId")) or 0,
         workflow_id=text_of(attributes.get("workflowId")) if first else "", run_id=text_of(run_id),
+        base_id=text_of(attributes.get("baseRunId")) if reset else "",
     )
 
 
