@@ -11,6 +11,7 @@ from drainboard import wire
 from journals import store
 
 from runs.models import Run, Step
+from runs.pretty import pretty
 
 STEPS: Final = 100  # rows of one page
 ENTRIES: Final = 100
@@ -50,6 +51,7 @@ class StepRow:
     tools: Held | None
     dots: Sequence[str]  # a meaning for each attempt, at most 8
     took_s: float | None
+    after: int = 0  # cursor of the page that it is on
     open: bool = False
     entries: Sequence[OpenEntry] = ()
 
@@ -63,6 +65,7 @@ class Window:
     after: int | None
     first: int | None = None
     last: int | None = None
+    end: int = 0  # the cursor of the last page
 
 
 def number_of(branch: str, step: int | None) -> str:
@@ -86,7 +89,12 @@ def steps(run: Run, *, after: int | None = None, before: int | None = None, open
     for row in made:
         if row.step.ord in opened:
             open_step(run, row)
-    return Window(made, ends[0], ends[1], rows[0].ord if rows else None, rows[-1].ord if rows else None)
+    return Window(made, ends[0], ends[1], rows[0].ord if rows else None, rows[-1].ord if rows else None, page_of(run.steps))
+
+
+def page_of(ord: int) -> int:
+    """The cursor of the page that holds this place: pages begin after every hundredth step."""
+    return (max(ord, 1) - 1) // STEPS * STEPS
 
 
 def step_row(run: Run, ord: int) -> StepRow | None:
@@ -139,7 +147,7 @@ def _step_row(step: Step, last: dict[str, Any]) -> StepRow:
     _remember(last, versions)
     both = step.first_at and step.last_at and len(step.entries) > 1 and step.status != "started"
     took = (step.last_at - step.first_at).total_seconds() if both else None
-    return StepRow(step, number_of(step.branch, step.step), held["prompt"], held["model"], held["tools"], _dots(step), took)
+    return StepRow(step, number_of(step.branch, step.step), held["prompt"], held["model"], held["tools"], _dots(step), took, page_of(step.ord))
 
 
 def _held(name: str, value: Any, last: Mapping[str, Any]) -> Held | None:
@@ -224,7 +232,7 @@ def entries(run: Run, *, after: int = 0) -> Window:
     more, rows = len(rows) > ENTRIES, rows[:ENTRIES]
     return Window(
         [OpenEntry.of(row) for row in rows], max(after - ENTRIES, 0) if after else None, rows[-1].pos if more else None,
-        rows[0].pos if rows else None, rows[-1].pos if rows else None,
+        rows[0].pos if rows else None, rows[-1].pos if rows else None, max(run.entries - ENTRIES, 0),
     )
 
 
@@ -239,7 +247,7 @@ def raw_lines(run: Run, *, after: int = 0) -> Window:
     native = run.runtime == "native"
     lines = list(store.export(run.head_id, native=native, after=after, limit=RAW + 1))
     more = len(lines) > RAW
-    return Window(lines[:RAW], max(after - RAW, 0) if after else None, after + RAW if more else None, after + 1, after + min(len(lines), RAW))
+    return Window(lines[:RAW], max(after - RAW, 0) if after else None, after + RAW if more else None, after + 1, after + min(len(lines), RAW), max(run.entries - RAW, 0))
 
 
 # -- versions -------------------------------------------------------------------------------------------------------
@@ -333,11 +341,49 @@ class Cause:
     entry: int | None = None
 
 
+_TOLD_BY: Final = {"stuck": ("stuck_task",), "unknown": ("torn_tail", "missing_entry", "encrypted_payload"), "running": ("stranded",), "parked": ("stranded",)}
+
+
 def cause(run: Run) -> Cause | None:
-    """The cause of a run that ended badly or is held; None for others."""
+    """Why a run is where it is, where that needs saying: failed, held, stopping or stopped, stuck, stranded, not understood."""
     if run.status == "failed":
         return _failure(run)
+    if run.status == "held":
+        return _hold(run)
+    if run.status in ("stopping", "stopped"):
+        return _stop(run)
+    for finding in part(run, "findings"):
+        if finding.get("code") in _TOLD_BY.get(run.status, ()):
+            first = next(iter(finding.get("entries") or []), None)
+            return Cause(mean="attention", title=finding["code"].replace("_", " ").capitalize(), text=str(finding.get("message", "")), entry=first)
     return None
+
+
+def _hold(run: Run) -> Cause:
+    last = _last_of(run, "run.held")
+    if last is None:
+        return Cause(mean="attention", title="Held", text="No worker may take this run until a person releases, moves or stops it.")
+    entry = last.stored.entry
+    detail = entry.extra.get("detail", entry.out if entry.out is not wire.MISSING else "")
+    text, trace = (detail, "") if isinstance(detail, str) else error_text(detail)
+    if not isinstance(detail, str) and not trace:
+        trace = "".join(piece.text for piece in pretty(wire.encode(detail), limit=None).pieces)
+    return Cause(
+        mean="attention", title=f"Held: {entry.reason or 'no reason recorded'}",
+        text=text or "No worker may take this run until a person releases, moves or stops it.", trace=trace, entry=last.stored.number,
+    )
+
+
+def _stop(run: Run) -> Cause:
+    head = store.head(run.head_id)
+    asked = _last_of(run, "stop.requested") or _last_of(run, "run.stopped")
+    by = f" Asked for by {asked.stored.entry.by}." if asked and asked.stored.entry.by else ""
+    name = head.stop_name or (asked.stored.entry.reason if asked else "") or "no name recorded"
+    follows = "" if run.status == "stopped" else " It takes effect at the next step."
+    return Cause(
+        mean="plain" if run.status == "stopped" else "waiting", title=f"{'Stopped' if run.status == 'stopped' else 'Stopping'}: {name}",
+        text=f"{head.stop_message or 'No message was given.'}{by}{follows}", entry=asked.stored.number if asked else None,
+    )
 
 
 def _failure(run: Run) -> Cause:

@@ -186,7 +186,7 @@ def _steps_tab(request: HttpRequest, run: Run) -> dict[str, Any]:
         place = page.place_of(run, number)
         opened += [place] if place else []
     if opened and after is None and before is None:
-        after = max(min(opened) - 20, 0) if min(opened) > page.STEPS else None
+        after = page.page_of(min(opened))
     return {"window": page.steps(run, after=after, before=before, opened=opened), "entry_number": number}
 
 

@@ -286,3 +286,24 @@ def at(filters: Any, change: str) -> str:
 def sentence(state: str, of: str = "run") -> str:
     """What a state means, in one sentence."""
     return word_for(state, of).title
+
+
+_ROLES = {
+    "viewer": "sees every page",
+    "operator": "decides about runs and deploys: pin, continue, stop, resolve",
+    "approver": "decides approvals",
+    "admin": "does all of it, and keeps accounts and tokens",
+}
+
+
+@register.filter
+def role_words(role: str) -> str:
+    """What a role may do."""
+    return _ROLES.get(role, "")
+
+
+@register.filter
+def past(row: Any) -> bool:
+    """The row has an `expires_at` and it is over."""
+    until = moment(getattr(row, "expires_at", None))
+    return until is not None and until <= timezone.now()
