@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -31,6 +32,10 @@ def tied_to_parent(number: signal.Signals) -> Callable[[], None] | None:
 
 
 def tie_this_process(number: signal.Signals) -> None:
-    """Ask the kernel to signal us when our parent dies. Does nothing where the kernel cannot."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    """Be signalled when our parent dies, and end now if it is dead. Nothing where the kernel cannot."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(1)

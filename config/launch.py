@@ -54,7 +54,7 @@ def children(env: Environment, *, data: Path, host: str, port: int) -> list[Chil
     threads = env.integer("WEB_THREADS", 16, least=1, most=256)
     serve = [sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port)]
     serve += ["--workers", str(workers), "--blocking-threads", str(threads), "--no-ws"]
-    serve += ["--workers-kill-timeout", "15", "--respawn-failed-workers", "config.wsgi:application"]
+    serve += ["--workers-kill-timeout", "10", "--respawn-failed-workers", "config.wsgi:application"]
     celery = [sys.executable, "-m", "celery", "-A", "config.celery"]
     slots = str(env.integer("WORKER_THREADS", 4, least=1, most=64))
     work = [*celery, "worker", "-P", "threads", "-c", slots, "-n", "worker@drainboard"]

@@ -44,7 +44,9 @@ class Child:
                 cwd=self.folder,
                 env=dict(self.environment),
                 start_new_session=True,
-                preexec_fn=tied_to_parent(signal.SIGTERM),  # noqa: PLW1509
+                # Not SIGTERM: a granian worker that is still starting misses it and keeps the port. With us the
+                # database goes away anyhow, and a job that was cut off starts again.
+                preexec_fn=tied_to_parent(signal.SIGKILL),  # noqa: PLW1509
             )
         self.started_at = time.monotonic()
         self.due_at = None

@@ -13,6 +13,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 if not os.environ.get("SECRET_KEY"):
     raise BadSetting("SECRET_KEY", "is not set; all web processes need the same long random text")
 if os.environ.get("DRAINBOARD_SUPERVISED"):
-    tie_this_process(signal.SIGTERM)  # a killed granian must not leave its workers on the port
+    tie_this_process(signal.SIGKILL)  # a killed granian must not leave its workers on the port
 
 application = get_wsgi_application()
