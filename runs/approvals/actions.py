@@ -51,8 +51,7 @@ def request(head: store.HeadRow, line: bytes, *, token: Bearer, epoch: int) -> t
     with transaction.atomic():
         locked = store.lock(head.id)
         made = _asked_before(locked, entry, artifact) or _ask(locked, line, entry, artifact, token=token, epoch=epoch)
-    terms = policies.terms(made.policy)
-    return made, rules.problems(everybody(), terms, asked_for=_asked_for(made)) if made.state == State.REQUESTED else []
+    return made, problems_of(made)
 
 
 def _parsed(line: bytes, kind: str) -> wire.Entry:
@@ -130,6 +129,13 @@ def _expiry(now: datetime, entry: wire.Entry, policy: Policy | None) -> datetime
     return min((t for t in (asked, by_policy) if t), default=None)
 
 
+def problems_of(approval: Approval) -> list[str]:
+    """Why nobody could open this gate with the accounts that there are; empty when somebody can, or it is decided."""
+    if approval.state != State.REQUESTED:
+        return []
+    return rules.problems(everybody(), policies.terms(approval.policy), asked_for=asked_for(approval))
+
+
 def everybody() -> list[rules.Person]:
     """All accounts as the rules see them, now."""
     return [person_of(u) for u in get_user_model().objects.prefetch_related("groups")]
@@ -141,7 +147,7 @@ def person_of(user: Any) -> rules.Person:
     return rules.Person(name=user.get_username(), active=user.is_active, approver=approver, groups=groups)
 
 
-def _asked_for(approval: Approval) -> tuple[str, ...]:
+def asked_for(approval: Approval) -> tuple[str, ...]:
     return tuple(x for x in (approval.requested_by, approval.asked_by.removeprefix("person:")) if x)
 
 
@@ -207,7 +213,7 @@ def _check(head: store.HeadRow, approval: Approval, user: Any, said: Said) -> No
     terms = policies.terms(approval.policy)
     voted = list(approval.votes.values_list("person", flat=True))
     fresh_user = get_user_model().objects.prefetch_related("groups").get(pk=user.pk)
-    if why := rules.why_not(person_of(fresh_user), terms, asked_for=_asked_for(approval), voted=voted):
+    if why := rules.why_not(person_of(fresh_user), terms, asked_for=asked_for(approval), voted=voted):
         raise errors.MayNotDecide(why)
     if terms.high_risk and not rules.fresh(said.signed_in_at, now=head.now):
         raise errors.MayNotDecide("this policy is high risk: sign in again, then decide within 5 minutes", sign_in=True)

@@ -8,3 +8,10 @@ class ApprovalsConfig(AppConfig):
 
     name = "runs.approvals"
     label = "approvals"
+
+    def ready(self) -> None:
+        """The top bar counts what waits for the person who looks."""
+        from runs import seams
+        from runs.approvals import queries
+
+        seams.COUNTS["approvals"] = queries.count_for

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from runs.approvals import api
+from runs.approvals import api, views
 
 app_name = "approvals"
 urlpatterns = [
+    path("approvals/", views.inbox, name="inbox"),
+    path("approvals/policies/", views.policy_list, name="policies"),
+    path("approvals/<str:key>/<str:name>/", views.detail, name="detail"),
+    path("approvals/<str:key>/<str:name>/decision/", views.decision, name="decision"),
     path("api/v1/runs/<str:key>/approvals", api.ask, name="api_ask"),
     path("api/v1/runs/<str:key>/approvals/<str:name>", api.look, name="api_look"),
     path("api/v1/runs/<str:key>/approvals/<str:name>/deliver", api.deliver, name="api_deliver"),

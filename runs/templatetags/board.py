@@ -32,7 +32,7 @@ def chip(state: Any, of: str = "", label: str = "", title: str = "", boxed: bool
         state or "unknown",
         word.mean,
         title or word.title,
-        format_html(" data-boxed") if boxed else "",
+        format_html(' data-boxed="{}"', "") if boxed else "",
         label or word.label or state or "unknown",
     )
 
@@ -54,7 +54,7 @@ def digest(value: Any) -> SafeString:
     """The first 8 hex characters of `sha256:…` (or of any id); the title has the whole, a click copies it."""
     text = "" if value is None else str(value)
     if not text:
-        return format_html('<span class="muted">–</span>')
+        return format_html('<span class="muted">{}</span>', "–")
     short = text.removeprefix("sha256:")[:8]
     return format_html('<button type="button" class="digest" data-copy="{}" title="{}">{}</button>', text, text, short)
 
@@ -194,7 +194,7 @@ def lease(until: Any) -> SafeString:
     """`lease ends in 22 s` or `lease ended 3 m ago`."""
     at = moment(until)
     if at is None:
-        return format_html("no lease")
+        return format_html("{}", "no lease")
     return format_html("{} {}", "lease ended" if at < timezone.now() else "lease ends", _time(at, "ago"))
 
 

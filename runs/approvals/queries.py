@@ -1,0 +1,186 @@
+"""What the approval pages show."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from drainboard import wire
+
+from journals import store
+from runs import pretty
+from runs.approvals import actions, policies, rules
+from runs.approvals.models import Approval, State
+
+VIEWS = ("mine", "open", "decided")
+PAGE = 50  # requests a page
+LONG = 400  # characters from which a value is folded until somebody opens it
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request in the inbox."""
+
+    approval: Approval
+    may: bool  # this person may decide
+    why_not: str
+    gist: str  # the artifact in one line
+    have: int  # people who said yes so far
+
+
+def waiting(view: str, *, agent: str = "", environment: str = "") -> QuerySet[Approval]:
+    """Requests of a view: undecided ones oldest first, decided ones newest first."""
+    rows = Approval.objects.select_related("policy").prefetch_related("votes")
+    if agent:
+        rows = rows.filter(agent=agent)
+    if environment:
+        rows = rows.filter(environment=environment)
+    if view == "decided":
+        return rows.exclude(state=State.REQUESTED).order_by("-id")
+    return rows.filter(state=State.REQUESTED).order_by("requested_at", "id")
+
+
+def inbox(
+    view: str, user: Any, *, agent: str = "", environment: str = "", after: int = 0
+) -> tuple[list[Row], int | None]:
+    """A page of rows for this person, and where the next begins. `mine` leaves out what they may not decide."""
+    person = actions.person_of(user)
+    rows = waiting(view, agent=agent, environment=environment)
+    if after:
+        rows = rows.filter(id__lt=after) if view == "decided" else rows.filter(id__gt=after).order_by("id")
+    made = []
+    for approval in rows[: PAGE * 10]:
+        row = _row(approval, person)
+        if view != "mine" or row.may:
+            made.append(row)
+        if len(made) > PAGE:
+            return made[:PAGE], made[PAGE - 1].approval.id
+    return made, None
+
+
+def _row(approval: Approval, person: rules.Person) -> Row:
+    votes = list(approval.votes.all())
+    why = why_not(approval, person, [v.person for v in votes])
+    return Row(approval, why == "", why, gist(approval), sum(v.decision == "approve" for v in votes))
+
+
+def why_not(approval: Approval, person: rules.Person, voted: Sequence[str]) -> str:
+    """Why this person may not decide; empty when they may."""
+    if approval.state != State.REQUESTED:
+        return f"it is {State(approval.state).label} already"
+    asked = actions.asked_for(approval)
+    return rules.why_not(person, policies.terms(approval.policy), asked_for=asked, voted=voted) or ""
+
+
+def count_for(user: Any, environment: str = "") -> int:
+    """How many requests this person may decide now; counted up to 100."""
+    person = actions.person_of(user)
+    found = waiting("open", environment=environment)[:200]
+    return min(100, sum(_row(a, person).may for a in found))
+
+
+def gist(approval: Approval) -> str:
+    """The artifact in one line: `pay(cents 120000, iban XX00…)`."""
+    fields = [f for f in fields_of(approval) if f.path != "tool"]
+    inner = ", ".join(f"{f.path.removeprefix('args.')} {f.text[:40]}" for f in fields[:6])
+    return f"{approval.tool or 'artifact'}({inner}{', …' if len(fields) > 6 else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value of the artifact, as it is hashed."""
+
+    path: str
+    text: str
+    hidden: tuple[str, ...]  # code points that do not show themselves
+    was: str | None = None  # in the last request for this tool, when it differs
+
+    @property
+    def long(self) -> bool:
+        return len(self.text) > LONG
+
+
+def fields_of(approval: Approval, before: Approval | None = None) -> list[Field]:
+    """Every value of the artifact by its path, in the order of the hashed bytes; `before` marks what changed."""
+    old = dict(_leaves(wire.decode(bytes(before.artifact))[0], "")) if before else {}
+    made = []
+    for path, text in _leaves(wire.decode(bytes(approval.artifact))[0], ""):
+        was = old.get(path)
+        made.append(Field(path or "artifact", text, hidden_in(path + text), was if before and was != text else None))
+    return made
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list) and value:
+        for i, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{i}]")
+    else:
+        yield path, value if isinstance(value, str) else wire.canonical(value).decode()
+
+
+def hidden_in(text: str) -> tuple[str, ...]:
+    """Code points in `text` that a reader would not see: controls, bidirectional and invisible characters."""
+    return tuple(dict.fromkeys(p.text for p in pretty.marks(text) if p.role == "mark"))
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """The model's message that led to the request."""
+
+    pos: int
+    number: int
+    name: str
+    raw: bytes
+    model: str
+    prompt: str
+
+
+def led_to(approval: Approval) -> Led | None:
+    """The last model answer before the request; None when the run recorded none."""
+    for entry in reversed(
+        list(store.skeleton(approval.head_id, after=max(0, approval.pos - 200), limit=min(200, approval.pos - 1)))
+    ):
+        if entry.kind == "model.result" and entry.pos < approval.pos:
+            whole = store.entries_at(approval.head_id, [entry.pos])[0]
+            spans = wire.spans_of(whole.raw) or {}
+            versions = whole.entry.versions or {}
+            raw = whole.raw[slice(*spans["out"])] if "out" in spans else b""
+            model = whole.entry.model_reported or str(versions.get("model") or "")
+            return Led(entry.pos, entry.number, entry.entry.name or "", raw, model, str(versions.get("prompt") or ""))
+    return None
+
+
+def last_like(approval: Approval) -> Approval | None:
+    """The request for the same tool of the same agent before this one."""
+    if not approval.tool:
+        return None
+    same = Approval.objects.filter(
+        agent=approval.agent, environment=approval.environment, tool=approval.tool, id__lt=approval.id
+    )
+    return same.order_by("-id").first()
+
+
+def earlier(approval: Approval) -> QuerySet[Approval]:
+    """What was asked before in this run, newest first."""
+    return Approval.objects.filter(head_id=approval.head_id).exclude(id=approval.id).order_by("-id")[:20]
+
+
+def words_differ(was: str, now: str) -> list[tuple[str, str]]:
+    """(`=`, `-`, `+`; text) by words, for showing what changed in a value."""
+    old, new = was.split(" "), now.split(" ")
+    made = []
+    for op, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if op == "equal":
+            made.append(("=", " ".join(old[a:b])))
+            continue
+        if a != b:
+            made.append(("-", " ".join(old[a:b])))
+        if c != d:
+            made.append(("+", " ".join(new[c:d])))
+    return made
