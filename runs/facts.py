@@ -103,11 +103,20 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Double:
+    """A recorded write that the source may have executed more than once."""
+
+    branch: str
+    step: int | None
+    name: str
+    why: str  # recovered, resumed, forked
+    other: str  # the other run of a fork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
     """The `runtime.state` note of an import: run-level facts, one per run and import; the newest holds."""
 
-    pos: int = 0  # of the note
-    number: int = 0
     runtime_status: str = ""
     status: str | None = None
     complete: bool | None = None
@@ -119,9 +128,12 @@ class SourceFacts:
     stuck: Mapping[str, Any] | None = None
     forked_from: str = ""
     forked_to: tuple[str, ...] = ()
+    doubles: tuple[Double, ...] | None = None  # None: the adapter does not look for them
     build: str = ""
     tries_recorded: bool | None = None
     partial: str = ""  # why part of the file is missing
+    torn: str = ""  # why its end is missing
+    lost: str = ""  # why something in its middle is missing
     duplicates: tuple[int, ...] = ()  # numbers of entries that the file held more than once
     out: Mapping[str, Any] = field(default_factory=dict)
 
@@ -131,18 +143,17 @@ def source_facts(entries: Sequence[Seen]) -> SourceFacts | None:
     found = [s for s in entries if s.entry.kind == "note" and s.entry.name == STATE_NOTE and s.origin == "import"]
     if not found:
         return None
-    newest = max(found, key=lambda s: s.pos)
-    return read_note(newest.entry.out, pos=newest.pos, number=newest.number)
+    return read_note(max(found, key=lambda s: s.pos).entry.out)
 
 
-def read_note(out: Any, *, pos: int = 0, number: int = 0) -> SourceFacts:
+def read_note(out: Any) -> SourceFacts:
     """The facts of one note's `out`."""
     if not isinstance(out, Mapping):
-        return SourceFacts(pos=pos, number=number)
+        return SourceFacts()
     loop = out.get("loop")
+    partial = _text(out.get("partial")) or (_text(out.get("reason")) if out.get("complete") is False else "")
+    losses = [(_text(loss.get("code")), _text(loss.get("reason"))) for loss in _objects(out.get("losses"))]
     return SourceFacts(
-        pos=pos,
-        number=number,
         runtime_status=_text(out.get("runtime_status")),
         status=out["status"] if isinstance(out.get("status"), str) else None,
         complete=out["complete"] if isinstance(out.get("complete"), bool) else None,
@@ -153,10 +164,13 @@ def read_note(out: Any, *, pos: int = 0, number: int = 0) -> SourceFacts:
         stranded=out["stranded"] if isinstance(out.get("stranded"), Mapping) else None,
         stuck=out["stuck"] if isinstance(out.get("stuck"), Mapping) else None,
         forked_from=_text(out.get("forked_from")),
-        forked_to=tuple(t for t in _items(out.get("forked_to")) if isinstance(t, str)),
+        forked_to=tuple(t for t in _items(out.get("forks")) if isinstance(t, str)),
+        doubles=tuple(_double(d) for d in _objects(out["doubles"])) if isinstance(out.get("doubles"), list) else None,
         build=_text(out.get("build")),
         tries_recorded=out["tries_recorded"] if isinstance(out.get("tries_recorded"), bool) else None,
-        partial=_text(out.get("partial")) or (_text(out.get("reason")) if out.get("complete") is False else ""),
+        partial=partial,
+        torn=next((why for code, why in losses if code != "missing_entry"), "") if losses else partial,
+        lost=next((why for code, why in losses if code == "missing_entry"), ""),
         duplicates=tuple(n for n in _items(out.get("duplicates")) if isinstance(n, int) and not isinstance(n, bool)),
         out=out,
     )
@@ -182,6 +196,16 @@ def _waiting(given: Mapping[str, Any]) -> Waiting:
         what=_text(given.get("what")),
         until=_text(given.get("until")),
         since=_text(given.get("since")),
+    )
+
+
+def _double(given: Mapping[str, Any]) -> Double:
+    return Double(
+        branch=_text(given.get("branch")),
+        step=_count(given.get("step")) or None,
+        name=_text(given.get("name")),
+        why=_text(given.get("why")),
+        other=_text(given.get("other")),
     )
 
 

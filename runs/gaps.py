@@ -1,54 +1,16 @@
-"""The gap: what happens to each step when its run goes on, and what the journal proves about the outside. Pure.
-
-The rule that outranks all others: never falsely calm. `done`, `waiting` and `not_started` need a record that says so;
-taking an entry or a field away may not lead to one of them, nor to a smaller count of effects.
-"""
+"""The gap card: the steps of a run that may run again or are not known, and what may stand behind the record. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
-from journals.adapters.base import Evidence
-
-from runs.facts import Pending, SourceFacts, Waiting
 from runs.states import Confidence, Effects, Verdict
 from runs.steps import Journal, Step, unanswered_error
+from runs.verdicts import Ground, Judged, last_of_branch, told_pending, verdicts
 
-__all__ = ["Gap", "Ground", "Judged", "gaps", "judge", "verdicts", "worst"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What the verdicts of one run rest on, besides its entries."""
-
-    evidence: Evidence
-    native: bool
-    in_flight: bool  # the run is not over, or nobody knows
-    ended: bool  # an end is recorded or told
-    end_known: bool  # the record says where the journal ends: our own store, or an export that says so
-    torn: str = ""  # why the end of the file is missing
-    facts: SourceFacts | None = None
-    alive: bool = False  # a worker holds a live lease (native)
-    opened: bool = False  # a worker has it, or had it and did not give it back (native)
-    diverged: bool = False  # the code has left the journal
-    recovered: bool = False  # steps may have been executed again without a record of it
-
-    @property
-    def tries_known(self) -> bool:
-        """Whether a second execution would have left a record."""
-        told = self.facts.tries_recorded if self.facts else None
-        return (self.evidence.attempts if told is None else told) and not self.recovered
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    verdict: Verdict
-    confidence: Confidence
-    effects: Effects
-    reason: str  # one or two sentences
+__all__ = ["Gap", "Ground", "Judged", "gaps", "in_the_gap", "verdicts", "worst"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +28,6 @@ class Gap:
     entries: tuple[int, ...]
     effect: str  # read or write
     effects: Effects
-    step_at: Step | None = field(default=None, compare=False, repr=False)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -76,235 +37,13 @@ class Gap:
         }  # fmt: skip
 
 
-def verdicts(journal: Journal, ground: Ground) -> list[Judged]:
-    """One verdict per step, in the order of `journal.steps`."""
-    pending, waiting = _told(ground.facts)
-    ends = _last_of_branch(journal.steps)
-    return [
-        judge(
-            step, journal, ground, pending=pending.get(at), waiting=waiting.get(at), is_last=ends[step.branch] is step
-        )
-        for step in journal.steps
-        for at in [(step.branch, step.number)]
-    ]
-
-
-def judge(
-    step: Step, journal: Journal, ground: Ground, *, pending: Pending | None, waiting: Waiting | None, is_last: bool
-) -> Judged:
-    """The verdict on one step. `is_last`: no later step of its branch is recorded."""
-    verdict, confidence, reason = _verdict(step, journal, ground, pending, waiting, is_last)
-    return Judged(verdict, confidence, _effects(step, verdict, journal, ground), reason)
-
-
-def _told(
-    facts: SourceFacts | None,
-) -> tuple[dict[tuple[str, int | None], Pending], dict[tuple[str, int | None], Waiting]]:
-    if facts is None:
-        return {}, {}
-    return {(p.branch, p.step): p for p in facts.pending}, {(w.branch, w.step): w for w in facts.waiting}
-
-
-def _last_of_branch(steps: Sequence[Step]) -> dict[str, Step]:
-    ends: dict[str, Step] = {}
-    for step in steps:
-        if step.branch not in ends or step.number >= ends[step.branch].number:
-            ends[step.branch] = step
-    return ends
-
-
-Found = tuple[Verdict, Confidence, str]
-
-
-def _verdict(
-    step: Step, journal: Journal, ground: Ground, pending: Pending | None, waiting: Waiting | None, is_last: bool
-) -> Found:
-    if step.conflict:
-        return _conflicting(step)
-    if step.resolution is not None and not step.attempts:
-        return _resolved(step)
-    if step.results:
-        return (
-            Verdict.DONE,
-            Confidence.CERTAIN,
-            f"A result is recorded (entry {step.results[0].number}); it will be reused.",
-        )
-    if waiting is not None and ground.in_flight:
-        return Verdict.WAITING, Confidence.CERTAIN, _waits_for(waiting)
-    if step.missing:
-        return _absent(step, ground, pending)
-    if step.kind in ("timer", "approval", "parallel", "child") and (step.kind != "child" or not step.errors):
-        return _paused(step, journal, ground, pending, is_last)
-    if step.open is None and step.errors:
-        return _failed(step, pending)
-    return _in_flight(step, journal, ground, pending)
-
-
-def _conflicting(step: Step) -> Found:
-    numbers = sorted({s.number for s in step.entries})
-    if step.errors:
-        return (
-            Verdict.FAILED_MAY_HAVE_RUN, Confidence.UNKNOWN,
-            f"Two records of one outcome disagree (entry {_list(numbers)}), one of them a failure: it may have run.",
-        )  # fmt: skip
-    return (
-        Verdict.UNKNOWN,
-        Confidence.UNKNOWN,
-        f"Two records of one entry disagree (entry {_list(numbers)}); choose one first.",
-    )
-
-
-def _resolved(step: Step) -> Found:
-    assert step.resolution is not None
-    entry = step.resolution.entry
-    who = f"{entry.by or 'somebody'} (entry {step.resolution.number})"
-    if entry.outcome == "happened":
-        return Verdict.DONE, Confidence.CERTAIN, f"It happened, says {who}; that answer will be reused."
-    if entry.outcome == "stop":
-        return Verdict.MAY_RUN_TWICE, Confidence.CERTAIN, f"Not resolved: {who} stopped the run instead."
-    return Verdict.NOT_STARTED, Confidence.CERTAIN, f"It did not happen, says {who}; it will run."
-
-
-def _waits_for(waiting: Waiting) -> str:
-    until = f", until {waiting.until}" if waiting.until else ""
-    since = f" since {waiting.since}" if waiting.since else ""
-    return f"Waits for {_what(waiting.what)}{since}{until}."
-
-
-def _what(what: str) -> str:
-    """`signal:approval` as words."""
-    kind, _, name = what.partition(":")
-    article = {
-        "signal": "the signal",
-        "timer": "a timer",
-        "child": "the child run",
-        "approval": "the approval",
-        "gap": "a word on the gap at",
-    }
-    return f"{article.get(kind, kind or 'something')}{f' {name}' if name else ''}"
-
-
-def _absent(step: Step, ground: Ground, pending: Pending | None) -> Found:
-    if pending is not None:
-        return _told_pending(pending, ground)
-    if ground.evidence.write == "never" and step.numbered:
-        return (
-            Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE,
-            f"There is no record of it ({step.missing}), and this runtime records a step only when it ends: it may be under way.",
-        )  # fmt: skip
-    return Verdict.UNKNOWN, Confidence.UNKNOWN, f"Not known: {step.missing}."
-
-
-def _told_pending(pending: Pending, ground: Ground) -> Found:
-    state = pending.state.lower()
-    running = any(word in state for word in ("started", "running", "cancel_requested", "pause_requested"))
-    certain = running and ground.evidence.write != "never"
-    tried = pending.attempt or 1
-    parts = [
-        f"Attempt {tried} is running"
-        if running
-        else f"The runtime calls it {state.replace('_', ' ') or 'unfinished'} (attempt {tried})"
-    ]
-    if pending.last_failure:
-        parts.append(f"the last failed attempt ended with {pending.last_failure}")
-    sent = tried if running else tried - 1
-    if sent >= 1:
-        parts.append(f"it may already have been sent up to {sent} time{'s' if sent > 1 else ''}")
-    return Verdict.MAY_RUN_TWICE, Confidence.CERTAIN if certain else Confidence.POSSIBLE, "; ".join(parts) + "."
-
-
-def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | None, is_last: bool) -> Found:
-    """A timer, approval, child or parallel without an answer."""
-    if not is_last and step.kind in ("timer", "parallel"):
-        return Verdict.DONE, Confidence.CERTAIN, "The branch went on behind it."
-    if ground.ended and not ground.in_flight and step.kind != "child":
-        return Verdict.DONE, Confidence.CERTAIN, "The run is over; nothing waits for it."
-    if journal.damaged_after(step.last_order) or ground.torn:
-        return Verdict.UNKNOWN, Confidence.UNKNOWN, "Its end may stand in the part of the journal that is missing."
-    if step.kind == "child" and (pending is not None or ground.diverged or ground.ended):
-        return (
-            Verdict.MAY_RUN_TWICE,
-            Confidence.POSSIBLE,
-            "The child was started and has no result; it may be started again under another id.",
-        )
-    if not is_last and step.kind == "approval":
-        return Verdict.UNKNOWN, Confidence.UNKNOWN, "No decision is recorded, and yet the branch went on."
-    sure = ground.native or (ground.end_known and step.kind == "timer")
-    until = next((s.entry.until for s in step.entries if s.entry.until), None)
-    return (
-        Verdict.WAITING, Confidence.CERTAIN if sure else Confidence.POSSIBLE,
-        f"Waits for {_what(step.kind if step.kind != 'child' else f'child:{step.name or step.call or ''}')}{f', until {until}' if until else ''}.",
-    )  # fmt: skip
-
-
-def _failed(step: Step, pending: Pending | None) -> Found:
-    if pending is not None:
-        return (
-            Verdict.MAY_RUN_TWICE, Confidence.CERTAIN,
-            f"It failed {len(step.errors)} time{'s' if len(step.errors) > 1 else ''} (entry {_list(s.number for s in step.errors)}) and the runtime will try it again.",
-        )  # fmt: skip
-    last = step.errors[-1]
-    what = "no answer (timeout, cancel or lost connection)" if unanswered_error(last.entry.error) else "an error"
-    return (
-        Verdict.FAILED_MAY_HAVE_RUN, Confidence.CERTAIN,
-        f"It ended with {what} (entry {last.number}), which is no proof that the effect did not happen.",
-    )  # fmt: skip
-
-
-def _in_flight(step: Step, journal: Journal, ground: Ground, pending: Pending | None) -> Found:
-    """A start without an answer."""
-    start = step.attempts[-1].started if step.attempts else None
-    at = f" (entry {start.number})" if start else ""
-    if journal.damaged_after(step.last_order) or ground.torn:
-        return (
-            Verdict.UNKNOWN,
-            Confidence.UNKNOWN,
-            f"Its start is recorded{at}; a result may stand in the part that is missing.",
-        )
-    if pending is not None:
-        return _told_pending(pending, ground)
-    evidence = ground.evidence.write if step.write else ground.evidence.read
-    if not ground.native and evidence != "before_effect" and (step.write or ground.evidence.write != "before_effect"):
-        return (
-            Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE,
-            f"It is recorded as due{at} and has no result. This runtime does not write the start of a running step, so it may have run.",
-        )  # fmt: skip
-    extra = f" It was begun {step.count} times." if step.count > 1 else ""
-    late = f" A late answer is kept (entry {_list(s.number for s in step.late)})." if step.late else ""
-    return Verdict.MAY_RUN_TWICE, Confidence.CERTAIN, f"Its start is recorded{at}, a result is not.{extra}{late}"
-
-
-def _effects(step: Step, verdict: Verdict, journal: Journal, ground: Ground) -> Effects:
-    if step.missing:
-        return Effects.NONE if verdict == Verdict.WAITING else Effects.UNKNOWN
-    if not step.write:
-        return Effects.NONE
-    if verdict == Verdict.DONE and step.resolution is None and _ran_once(step, journal, ground):
-        return Effects.ONE
-    if step.results or step.late or verdict == Verdict.DONE:
-        return Effects.AT_LEAST_ONE
-    return Effects.NONE if verdict == Verdict.NOT_STARTED else Effects.UNKNOWN
-
-
-def _ran_once(step: Step, journal: Journal, ground: Ground) -> bool:
-    """Whether a second execution would stand in the journal and does not."""
-    if not ground.tries_known or journal.holes or step.conflict or step.late or step.failures:
-        return False
-    if step.count != 1 or len(step.results) != 1 or step.errors:
-        return False
-    attempt = step.attempts[0]
-    if attempt.started is None or attempt.answer is None or attempt.started.epoch != attempt.answer.epoch:
-        return False
-    return ground.native or all(s.seq is not None for s in step.entries)
-
-
 def gaps(journal: Journal, judged: Sequence[Judged], ground: Ground) -> list[Gap]:
     """The lines of the gap card: what may run again or is not known, by branch; then what may stand behind the record."""
-    ends = _last_of_branch(journal.steps)
+    ends = last_of_branch(journal.steps)
     found = [
         _gap(step, j)
         for step, j in zip(journal.steps, judged, strict=True)
-        if _in_the_gap(step, j, is_last=ends[step.branch] is step, ground=ground)
+        if in_the_gap(step, j, is_last=ends[step.branch] is step, ground=ground)
     ]
     told = _pending_without_entries(journal, ground)
     main_open = any(g.branch == "" for g in [*found, *told]) or _main_waits(journal, judged)
@@ -312,7 +51,13 @@ def gaps(journal: Journal, judged: Sequence[Judged], ground: Ground) -> list[Gap
     return [*found, *told, *([tail] if tail else [])]
 
 
-def _in_the_gap(step: Step, judged: Judged, *, is_last: bool, ground: Ground) -> bool:
+_WITHOUT_EFFECT = frozenset(("timer", "approval", "parallel", "signal", "value"))
+
+
+def in_the_gap(step: Step, judged: Judged, *, is_last: bool, ground: Ground) -> bool:
+    """Whether a step belongs on the gap card. A failure that was answered is only there while the run may still act on it."""
+    if step.kind in _WITHOUT_EFFECT:
+        return False
     if judged.verdict in (Verdict.MAY_RUN_TWICE, Verdict.UNKNOWN):
         return True
     if judged.verdict != Verdict.FAILED_MAY_HAVE_RUN or not step.write:
@@ -333,7 +78,6 @@ def _gap(step: Step, judged: Judged) -> Gap:
         entries=tuple(s.number for s in step.entries),
         effect="write" if step.write or not step.kind else "read",
         effects=judged.effects,
-        step_at=step,
     )
 
 
@@ -346,7 +90,7 @@ def _pending_without_entries(journal: Journal, ground: Ground) -> list[Gap]:
     for p in ground.facts.pending:
         if (p.branch, p.step) in known:
             continue
-        verdict, confidence, reason = _told_pending(p, ground)
+        verdict, confidence, reason = told_pending(p, ground)
         made.append(
             Gap(
                 branch=p.branch,
@@ -360,7 +104,7 @@ def _pending_without_entries(journal: Journal, ground: Ground) -> list[Gap]:
                 entries=(),
                 effect="write",
                 effects=Effects.UNKNOWN,
-            )  # fmt: skip
+            )
         )
     return made
 
@@ -414,10 +158,3 @@ def worst(found: Sequence[Gap]) -> Gap | None:
     """The gap that a list of runs shows: writes before reads, then by how sure the danger is; None without one of a write."""
     writes = [g for g in found if g.effect == "write" or g.confidence == Confidence.CERTAIN]
     return max(writes, key=lambda g: (g.effect == "write", _WORST.get((g.verdict, g.confidence), 0)), default=None)
-
-
-def as_of(facts: SourceFacts | None) -> datetime | None:
-    """When an import's facts were true, where it says so."""
-    from runs.facts import moment
-
-    return moment(facts.as_of) if facts else None

@@ -128,10 +128,11 @@ def in_order(entries: Iterable[Seen]) -> list[Seen]:
     return [k[2] for k in keyed]
 
 
-def group(entries: Iterable[Seen], *, native: bool, length: int = 0) -> Journal:
-    """The steps of a run. `length`: how many entries the head says there are, 0 when it does not."""
+def group(entries: Iterable[Seen], *, native: bool, dense: bool = True, length: int = 0) -> Journal:
+    """The steps of a run. `dense`: the source numbers its entries without holes; `length`: how many the head says there are, 0: not told."""
     ordered = in_order(entries)
-    journal = Journal(ordered, [], _holes(ordered, native=native, length=length), {} if native else _conflicts(ordered))
+    holes = _holes(ordered, native=native, length=length) if dense else []
+    journal = Journal(ordered, [], holes, {} if native else _conflicts(ordered))
     _Grouping(journal).run()
     return journal
 
@@ -185,7 +186,7 @@ class _Grouping:
                 step.last_order = order
                 _add(step, seen, role[1])
         self._placeholders()
-        journal.steps.sort(key=lambda s: s.order)
+        journal.steps.sort(key=lambda s: (s.order, not s.missing, s.number if s.missing else 0))
         _number(journal.steps)
         for found in journal.conflicts.values():
             for seen in found:
@@ -245,19 +246,23 @@ class _Grouping:
     def _placeholders(self) -> None:
         """Steps for what is missing: numbers left out of a branch, or entries left out of a file without step numbers."""
         last: dict[str, Step] = {}
+        opened = {place for s in self.journal.steps if (place := opener_of(s.branch)) is not None}
         for step in sorted((s for s in self.journal.steps if s.numbered), key=lambda s: (s.branch, s.number)):
             before = last.get(step.branch)
             number = before.number if before else 0
             if step.number - number > 1:
-                self._stand_in(step, number + 1, step.number - 1)
+                self._stand_in(step, number + 1, step.number - 1, opened)
             last[step.branch] = step
         if self.unnumbered:
             for hole in self.journal.holes:
                 self._missing_entries(hole)
 
-    def _stand_in(self, after: Step, first: int, last: int) -> None:
+    def _stand_in(self, after: Step, first: int, last: int, opened: set[tuple[str, int]]) -> None:
+        """Placeholders for a stretch of numbers, those excepted that opened branches of their own."""
         why = f"step {first} has no entry" if first == last else f"steps {first} to {last} have no entries"
         for number in range(first, last + 1) if last - first < PLACEHOLDERS else (first,):
+            if (after.branch, number) in opened:
+                continue
             step = Step(
                 branch=after.branch,
                 kind="",
@@ -276,6 +281,14 @@ class _Grouping:
             self.journal.steps.append(
                 Step(branch="", kind="", name=None, order=hole.at, last_order=hole.at, missing=why, numbered=False)
             )
+
+
+def opener_of(branch: str) -> tuple[str, int] | None:
+    """Branch and number of the step that opened a branch: `3.1` is of step 3 of the main line, `3.1.2.1` of step 2 of `3.1`."""
+    parts = branch.split(".")
+    if len(parts) < 2 or not parts[-2].isdecimal():
+        return None
+    return ".".join(parts[:-2]), int(parts[-2][:9])
 
 
 def _first_open(found: Sequence[Step]) -> Step | None:
@@ -361,6 +374,8 @@ _NO_ANSWER: Final = (
 
 def unanswered_error(failure: Any) -> bool:
     """Whether a recorded failure leaves open that the other side acted: a timeout, a cancel, a lost connection, or nothing readable."""
+    if isinstance(failure, dict) and ("opaque" in failure or "$payload" in failure):
+        return True
     text = failure if isinstance(failure, str) else _failure(failure)
     return not text.strip() or any(word in text.lower() for word in _NO_ANSWER)
 

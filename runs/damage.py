@@ -1,0 +1,193 @@
+"""What is wrong with the journal itself: missing, torn, conflicting or repeated entries, clocks, and values that stay closed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from drainboard import wire
+
+from runs.facts import Seen, SourceFacts, moment
+from runs.findings import Finding, found
+from runs.states import Severity
+from runs.steps import Journal
+from runs.verdicts import Ground, listed
+
+__all__ = ["findings"]
+
+STEP_BACK: Final = timedelta(seconds=1)  # clocks of one machine are corrected by less than this all the time
+SKEW: Final = timedelta(seconds=60)
+
+
+def findings(journal: Journal, ground: Ground, *, native: bool) -> Iterator[Finding]:
+    """The findings about the record, in no order."""
+    yield from _missing(journal, ground.facts)
+    yield from _torn(journal, ground)
+    yield from _conflicting(journal)
+    yield from _repeated(ground.facts)
+    yield from _odd(journal.entries)
+    if native:
+        yield from _skewed(journal.entries)
+    if ground.evidence.write == "before_effect":
+        yield from _stepped_back(journal.entries)
+
+
+def _missing(journal: Journal, facts: SourceFacts | None) -> Iterator[Finding]:
+    for hole in journal.holes:
+        one = hole.missing == 1
+        span = f"Entry {hole.first} is missing" if one else f"Entries {hole.first} to {hole.last} are missing"
+        yield found(
+            "missing_entry",
+            f"{span}: what stood there is not known.",
+            range(hole.first, min(hole.last, hole.first + 999) + 1),
+            first=hole.first,
+            last=hole.last,
+            missing=hole.missing,
+        )
+    if facts is not None and facts.lost and not journal.holes:
+        yield found("missing_entry", f"Part of the file was not read: {facts.lost}.", reason=facts.lost)
+
+
+def _torn(journal: Journal, ground: Ground) -> Iterator[Finding]:
+    if ground.torn:
+        yield found(
+            "torn_tail",
+            f"The end of the file is missing: {ground.torn}. The last step may be incomplete, and later ones may exist.",
+            [s.number for s in journal.entries[-1:]],
+            reason=ground.torn,
+        )
+
+
+def _conflicting(journal: Journal) -> Iterator[Finding]:
+    resolved = {
+        s.entry.extra.get("entry_id") or s.entry.call for s in journal.entries if s.entry.kind == "conflict.resolved"
+    }
+    for entry_id, entries in journal.conflicts.items():
+        numbers = [s.number for s in entries]
+        imports = list(dict.fromkeys(s.import_id for s in entries))
+        chosen = entry_id in resolved
+        yield found(
+            "conflicting_entry",
+            f"Entry {numbers[0]} has {len(entries)} contents; all are kept"
+            + (", and a person chose one." if chosen else ", and the run cannot be replayed until one is chosen."),
+            numbers,
+            severity=Severity.INFO if chosen else None,
+            entry_id=entry_id,
+            positions=[s.pos for s in entries],
+            imports=imports,
+        )
+    rewritten = [e for e in journal.conflicts.values() if len({s.import_id for s in e}) > 1]
+    if rewritten:
+        numbers = [e[0].number for e in rewritten]
+        yield found(
+            "history_rewritten",
+            f"A later export tells another past: entry {listed(numbers)} differ{'s' if len(numbers) == 1 else ''} from what was imported before. "
+            "Both are kept; the earlier one was not overwritten.",
+            numbers,
+            positions=[[s.pos for s in e] for e in rewritten],
+        )
+
+
+def _repeated(facts: SourceFacts | None) -> Iterator[Finding]:
+    if facts is not None and facts.duplicates:
+        many = len(facts.duplicates) > 1
+        yield found(
+            "duplicate_entry",
+            f"Entr{'ies' if many else 'y'} {listed(facts.duplicates)} {'were' if many else 'was'} received more than once with the same content; it counts once.",
+            facts.duplicates,
+        )
+
+
+def _odd(entries: Sequence[Seen]) -> Iterator[Finding]:
+    by_code: dict[str, list[int]] = {}
+    for seen in entries:
+        for code in _codes(seen.entry):
+            by_code.setdefault(code, []).append(seen.number)
+    words = {
+        "non_standard_json": "a number that standard JSON does not have (NaN, Infinity), a key twice, a field of the wrong type, or bytes that are not UTF-8",
+        "too_deep": "a value that is nested too deeply to unfold; it is kept as text",
+        "opaque_payload": "a value that is kept unopened; only your own worker may open it",
+        "encrypted_payload": "a value that is encrypted; its content is not visible here",
+    }
+    for code, numbers in by_code.items():
+        yield found(code, f"{'Entries' if len(numbers) > 1 else 'Entry'} {listed(numbers)}: {words[code]}.", numbers)
+
+
+def _codes(entry: wire.Entry) -> set[str]:
+    codes = set()
+    for oddity in entry.oddities:
+        codes.add(oddity if oddity in ("too_deep", "opaque_payload", "encrypted_payload") else "non_standard_json")
+    told = entry.extra.get("oddities")
+    if isinstance(told, list):
+        codes.update(c for c in told if c in ("opaque_payload", "encrypted_payload", "too_deep", "non_standard_json"))
+    for value in (entry.in_, entry.out, entry.error, entry.artifact):
+        if isinstance(value, (Mapping, list)):
+            codes |= _closed(value, 3)
+    return codes
+
+
+def _closed(value: Any, depth: int) -> set[str]:
+    """Marks that adapters leave where a value stays closed: `{"opaque": format, "bytes", "sha256"}`, `{"$payload": {"encoding", …}}`."""
+    if isinstance(value, Mapping):
+        payload = value.get("$payload")
+        if isinstance(payload, Mapping):
+            return {"encrypted_payload" if "encrypted" in str(payload.get("encoding")) else "opaque_payload"}
+        if "opaque" in value and "sha256" in value:
+            return {"opaque_payload"}
+        inner = list(value.values())
+    elif isinstance(value, list):
+        inner = value[:50]
+    else:
+        return set()
+    if depth == 0 or not inner:
+        return set()
+    return set().union(*(_closed(v, depth - 1) for v in inner if isinstance(v, (Mapping, list))))
+
+
+def _stepped_back(entries: Sequence[Seen]) -> Iterator[Finding]:
+    """Neighbours in reading order whose recorded times go back. Branches run side by side, so each is looked at by itself."""
+    latest: dict[tuple[str, int], tuple[datetime, Seen]] = {}
+    steps_back: list[tuple[Seen, Seen, float]] = []
+    for seen in entries:
+        if seen.origin == "server" or seen.entry.kind == "note":
+            continue
+        at = moment(seen.entry.at)
+        if at is None:
+            continue
+        place = (seen.entry.branch, seen.epoch)
+        before = latest.get(place)
+        if before is not None and before[0] - at > STEP_BACK:
+            steps_back.append((before[1], seen, (before[0] - at).total_seconds()))
+        latest[place] = (at, seen)
+    if steps_back:
+        first, then, seconds = max(steps_back, key=lambda s: s[2])
+        yield found(
+            "clock_step_back",
+            f"The recorded time goes back {seconds:g} s between entries {first.number} and {then.number}"
+            + (f", and {len(steps_back) - 1} more times" if len(steps_back) > 1 else "")
+            + "; durations across it are not known.",
+            [n for a, b, _ in steps_back for n in (a.number, b.number)],
+            seconds=seconds,
+            places=[{"from": a.number, "to": b.number, "seconds": s} for a, b, s in steps_back[:100]],
+        )
+
+
+def _skewed(entries: Sequence[Seen]) -> Iterator[Finding]:
+    """A worker whose clock is more than a minute off the database's: ahead at all, or behind at every entry of its epoch."""
+    by_worker: dict[tuple[str, int], list[tuple[timedelta, Seen]]] = {}
+    for seen in entries:
+        if seen.origin == "worker" and (at := moment(seen.entry.at)) is not None:
+            by_worker.setdefault((seen.actor, seen.epoch), []).append((at - seen.recorded_at, seen))
+    for (actor, epoch), lags in by_worker.items():
+        ahead, at_most = max(lags, key=lambda lag: lag[0])
+        if abs(ahead) > SKEW:
+            seconds = ahead.total_seconds()
+            yield found(
+                "clock_skew",
+                f"The clock of {actor.partition(':')[2] or actor} is {abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'} (entry {at_most.number}).",
+                [s.number for _, s in lags],
+                worker=actor,
+                epoch=epoch,
+                seconds=round(seconds, 3),
+            )
