@@ -153,7 +153,8 @@ def _set_aside(made: _File, document: scan.Document, data: bytes) -> None:
         results = dict_of(value).get("queryResult")
         described = [dict_of(r) for r in results if "definition" in dict_of(r)] if isinstance(results, list) else []
         made.metadata += described
-        made.reasons.append(not_a_journal(value))
+        if not described:
+            made.reasons.append(not_a_journal(value))
     if not spans and not found:
         made.reasons.append("the file is empty")
 
@@ -196,6 +197,8 @@ def _metadata(opened: Sequence[_File], journals: Sequence[_Journal]) -> dict[str
                 run = named.pop()
                 made[run] = found
                 one.used.append(run)
+            else:
+                one.reasons.append(not_a_journal({"queryResult": []}))
     return made
 
 
@@ -269,6 +272,7 @@ def _ending(journal: _Journal, data: bytes) -> None:
 def _facts_only(opened: Sequence[_File], read_runs: set[str], facts: Mapping[str, list[Facts]], options: Options) -> Iterator[Line]:
     """A describe without its history still says where the run stands; a list's rows do not say enough."""
     for one in opened:
+        unused = 0
         for found in one.facts:
             if found.run in read_runs:
                 one.used.append(found.run)
@@ -280,7 +284,10 @@ def _facts_only(opened: Sequence[_File], read_runs: set[str], facts: Mapping[str
                 one.notes.append(f"no history of {found.run} beside it: where the run stands, and no step of it")
                 yield Line(run.run, state_line(run, found, whole=False), "#state", one.file.path)
             else:
-                one.reasons.append("a list of runs, not a journal; export each run with `temporal workflow show -w ID -r RUN --output json`")
+                unused += 1
+        if unused:
+            rows = f"{unused} of {len(one.facts)} runs in it have no history here" if one.used else "a list of runs, not a journal"
+            one.reasons.append(f"{rows}; export each run with `temporal workflow show -w ID -r RUN --output json`")
 
 
 def _close(one: _File) -> Iterator[Item]:

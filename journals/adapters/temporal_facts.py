@@ -131,7 +131,7 @@ def _status(run: History, facts: Facts | None, pending: bool, stuck: Any) -> str
         return "running" if facts.task or pending else "parked"
     if not run.last:
         return "running" if word == "Running" else "unknown"
-    busy = run.task.state or any(s.kind in ("tool", "model") for s in run.open_steps())
+    busy = run.task.state or run.task.woken or any(s.kind in ("tool", "model") for s in run.open_steps())
     return "running" if busy else "parked"
 
 

@@ -12,6 +12,14 @@ from typing import Any, Final
 
 from journals.adapters.temporal_values import Values, attributes_key, dict_of, number_of, text_of, type_of
 
+WAKES: Final = frozenset(
+    "ActivityTaskCompleted ActivityTaskFailed ActivityTaskTimedOut ActivityTaskCanceled TimerFired WorkflowExecutionSignaled "  # noqa: SIM905
+    "WorkflowExecutionCancelRequested ChildWorkflowExecutionStarted ChildWorkflowExecutionCompleted ChildWorkflowExecutionFailed "
+    "ChildWorkflowExecutionCanceled ChildWorkflowExecutionTimedOut ChildWorkflowExecutionTerminated StartChildWorkflowExecutionFailed "
+    "NexusOperationCompleted NexusOperationFailed NexusOperationCanceled NexusOperationTimedOut".split()
+)
+"""Events after which the runtime gives the run a turn: a history that ends with one is not that of a run at rest."""
+
 COMMANDS: Final = frozenset(
     ["ActivityTaskScheduled", "TimerStarted", "StartChildWorkflowExecutionInitiated", "NexusOperationScheduled"]
 )
@@ -95,6 +103,7 @@ class Task:
     state: str = ""  # "", scheduled, started
     since: str | None = None
     attempt: int = 1
+    woken: bool = False  # something arrived that the run has not taken up yet
     problem: dict[str, Any] | None = None  # the failure that no later task has got over
 
 

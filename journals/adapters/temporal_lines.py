@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from drainboard import wire
 
-from journals.adapters.temporal_history import Event, History
+from journals.adapters.temporal_history import WAKES, Event, History
 from journals.adapters.temporal_runs import RUNS
 from journals.adapters.temporal_scan import loose
 from journals.adapters.temporal_steps import STEPS, Draft
@@ -26,6 +26,7 @@ def lines_of(run: History, raw: bytes, odd: tuple[str, ...]) -> Iterator[tuple[t
     reader = _READERS.get(event.type)
     run.opened = None
     drafts = reader(run, event) if reader else [{}]
+    run.task.woken = run.task.woken or event.type in WAKES
     if run.opened:
         step, branches = run.opened
         drafts.insert(0, {"kind": "parallel.started", "name": "parallel", "step": step, "branches": branches, "id_suffix": ":parallel"})

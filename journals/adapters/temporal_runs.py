@@ -67,12 +67,12 @@ def continued(run: History, event: Event) -> list[Draft]:
 
 
 def task_scheduled(run: History, event: Event) -> list[Draft]:
-    run.task = Task("scheduled", event.at, number_of(event.rest.get("attempt")) or 1, run.task.problem)
+    run.task = Task("scheduled", event.at, number_of(event.rest.get("attempt")) or 1, problem=run.task.problem)
     return [{"attempt": run.task.attempt}]
 
 
 def task_started(run: History, event: Event) -> list[Draft]:
-    run.task = Task("started", event.at, run.task.attempt, run.task.problem)
+    run.task = Task("started", event.at, run.task.attempt, problem=run.task.problem)
     return [{}]
 
 
@@ -100,7 +100,7 @@ def task_failed(run: History, event: Event) -> list[Draft]:
         run.lost_now = event.number
     if cause not in _HARMLESS:
         problem = {"cause": error["type"], "message": error["message"], "build": build or None, "since": event.at, "event": event.number}
-    run.task = Task("", event.at, 1, problem or run.task.problem)
+    run.task = Task("", event.at, problem=problem or run.task.problem)
     return [{"error": error, "build": build or None}]
 
 
@@ -108,7 +108,7 @@ def task_timed_out(run: History, event: Event) -> list[Draft]:
     """A worker went away. Not taking a task from its own queue in time is the ordinary way to notice that."""
     if run.task.state == "started":
         run.lost_now = event.number
-    run.task = Task("", event.at, 1, run.task.problem)
+    run.task = Task("", event.at, problem=run.task.problem)
     return [{"error": timeout_error(event.rest.get("timeoutType"))}]
 
 
