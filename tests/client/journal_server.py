@@ -15,7 +15,7 @@ from typing import Any
 
 from drainboard import wire
 
-TOKEN = "db_test"  # noqa: S105
+TOKEN = "db_test"
 FORBIDDEN = {"run.started", "run.released", "run.resumed", "approval.requested"}
 ENDS = {
     "run.completed": "completed",
@@ -25,7 +25,7 @@ ENDS = {
 }
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818
     def __init__(self, status: int, code: str, message: str = "", **detail: Any) -> None:
         super().__init__(code)
         self.status = status
@@ -340,7 +340,7 @@ def _handler(server: JournalServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_GET = do_POST = _serve
+        do_GET = do_POST = _serve  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -13,38 +13,38 @@ from tests.client.conftest import Crash, Work
 from tests.client.journal_server import JournalServer
 
 
-def test_gives_results_in_branch_order_whatever_the_order_of_completion(server: JournalServer, work: Work) -> None:
-    for first in (0, 1, 2):
-        done = [threading.Event() for _ in range(3)]
-        order = [first, *(i for i in range(3) if i != first)]
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_gives_results_in_branch_order_whatever_the_order_of_completion(
+    server: JournalServer, work: Work, first: int
+) -> None:
+    done = [threading.Event() for _ in range(3)]
+    order = [first, *(i for i in range(3) if i != first)]
 
-        def branch(i: int, order: list[int] = order, done: list[threading.Event] = done) -> Any:
-            before = order.index(i) - 1
+    def branch(i: int) -> Any:
+        before = order.index(i) - 1
 
-            def work_on(run: drainboard.Run) -> str:
-                def step() -> str:
-                    if before >= 0:
-                        assert done[order[before]].wait(5)
-                    return f"result {i}"
+        def work_on(run: drainboard.Run) -> str:
+            def step() -> str:
+                assert before < 0 or done[order[before]].wait(5)
+                return f"result {i}"
 
-                got = run.tool("t", step, effect="read")
-                done[i].set()
-                return str(got)
+            got = run.tool("t", step, effect="read")
+            done[i].set()
+            return str(got)
 
-            return work_on
+        return work_on
 
-        @drainboard.agent("test")
-        def agent(run: drainboard.Run, task: Any, branch: Any = branch) -> Any:
-            run.now()
-            got = run.parallel(*(branch(i) for i in range(3)))
-            run.uuid()
-            return got
+    @drainboard.agent("test")
+    def agent(run: drainboard.Run, task: Any) -> Any:
+        run.now()
+        got = run.parallel(*(branch(i) for i in range(3)))
+        run.uuid()
+        return got
 
-        run = server.run(f"r{first}")
-        assert work(agent, run).result == ["result 0", "result 1", "result 2"]
-        ends = [e["branch"] for e in run.of("tool.result")]
-        assert ends == [f"2.{i + 1}" for i in order]
-        assert [e["step"] for e in run.of("parallel.started", "tool.result", "value.result")] == [1, 2, 1, 1, 1, 3]
+    run = server.run()
+    assert work(agent, run).result == ["result 0", "result 1", "result 2"]
+    assert [e["branch"] for e in run.of("tool.result")] == [f"2.{i + 1}" for i in order]
+    assert [e["step"] for e in run.of("parallel.started", "tool.result", "value.result")] == [1, 2, 1, 1, 1, 3]
 
 
 def test_replays_each_branch_from_its_own_record(server: JournalServer, work: Work) -> None:

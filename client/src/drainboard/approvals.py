@@ -113,23 +113,30 @@ def _request(branch: Branch, step: int, ask: Ask, artifact: Any, *, attempt: int
         **branch.place(step),
         "approval": "a" + "".join(secrets.choice(_ALPHABET) for _ in range(21)),
         "artifact": artifact,
-        "fingerprint": fingerprint_of(session, artifact, branch=branch.path, step=step, policy=policy),
-        "policy": policy,
         "versions": session.versions.as_json(),
-    }
-    if attempt > 1:
-        fields["attempt"] = attempt
-    more = {
+        "attempt": attempt if attempt > 1 else None,
         "expires_at": _moment(session, ask.expires),
         "requested_by": ask.requested_by,
         "note": ask.note,
         "policy_name": ask.policy,
     }
-    fields.update({name: got for name, got in more.items() if got is not None})
-    line = session.line(fields)
-    got: Mapping[str, Any] = session.locked(
-        lambda: session.client.post_line(session.key, "/approvals", line, epoch=session.epoch)
-    )
+    fields = {name: got for name, got in fields.items() if got is not None}
+
+    def post(policy: int) -> Mapping[str, Any]:
+        fingerprint = fingerprint_of(session, artifact, branch=branch.path, step=step, policy=policy)
+        line = session.line({**fields, "fingerprint": fingerprint, "policy": policy})
+        return session.client.post_line(session.key, "/approvals", line, epoch=session.epoch)
+
+    def ask_once_more() -> Mapping[str, Any]:
+        try:
+            return post(policy)
+        except errors.ApprovalMismatch as e:  # the policy changed since this run was opened
+            now = e.detail.get("policy")
+            if not isinstance(now, int) or now == policy:
+                raise
+            return post(now)
+
+    got: Mapping[str, Any] = session.locked(ask_once_more)
     return got
 
 

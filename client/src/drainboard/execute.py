@@ -113,9 +113,9 @@ def _parked(parked: errors.Parked) -> Ending:
 
 
 def _parking(parked: errors.Parked, session: Session) -> dict[str, Any]:
-    """The `run.parked` entry. A run that waits for several things is looked at again from time to time, ever more rarely,
+    """The `run.parked` entry.
 
-    because the server wakes it for the first of them only.
+    The server wakes a run for its first reason only, so one with several is also looked at again, ever more rarely.
     """
     reasons = list(dict.fromkeys(reason for reason, _ in parked.waits))
     untils = [until for _, until in parked.waits if until is not None]
