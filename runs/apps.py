@@ -7,3 +7,6 @@ class RunsConfig(AppConfig):
     """See ARCHITECTURE.md for what this app owns."""
 
     name = "runs"
+
+    def ready(self) -> None:
+        from runs import receivers  # noqa: F401

@@ -72,7 +72,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     # A runtime that records a step at its end numbers steps, not entries: its holes are steps under way.
     journal = group(entries, native=native, dense=evidence.write != "never", length=head.pos)
     facts = None if native else source_facts(journal.entries)
-    status = _status(journal, facts, head, native=native, evidence=evidence)
+    status = _native_status(head) if native else _imported_status(journal, facts)
     ground = _ground(journal, facts, status, evidence=evidence, native=native, head=head, now=now)
     judged = verdicts(journal, ground)
     open_gaps = gaps(journal, judged, ground)
@@ -122,15 +122,12 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
 # -- status ---------------------------------------------------------------------------------------------------------
 
 
-def _status(
-    journal: Journal, facts: SourceFacts | None, head: HeadFacts, *, native: bool, evidence: Evidence
-) -> RunStatus:
-    if native:
-        return _native_status(head)
-    told = facts.status if facts else None
+def _imported_status(journal: Journal, facts: SourceFacts | None) -> RunStatus:
+    """What the source says, else the end that is recorded. A file that is torn or says nothing leaves it unknown."""
+    told = (facts.status if facts else None) or ""
     if told in RunStatus._value2member_map_:
         return RunStatus(told)
-    if told is not None or (facts is not None and facts.partial):
+    if told or (facts is not None and facts.partial):
         return RunStatus.UNKNOWN
     end = _end(journal)
     return RunStatus(TERMINAL[end.entry.kind]) if end is not None else RunStatus.UNKNOWN

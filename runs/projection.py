@@ -1,0 +1,277 @@
+"""Keeps `runs.models` in step with the journals: fold a run, catch up on what is behind, rebuild everything.
+
+A fold reads the run's whole skeleton and writes only rows that differ, in one transaction. It never holds the head's lock,
+so a worker's appends do not wait for it; what is appended meanwhile leaves the head `dirty`, and the next catch-up folds again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import connection, transaction
+from psycopg.types.json import Jsonb
+
+from journals import store
+from journals.adapters import ADAPTERS, NATIVE
+from journals.adapters.base import AdapterInfo, Evidence
+from journals.cursors import plain_cursor
+from runs import rows, versions
+from runs.facts import HeadFacts, Limit
+from runs.models import Run, Step, VersionSet
+from runs.safe import packed
+from runs.summary import Summary
+from runs.summary import fold as fold_entries
+
+__all__ = ["RETIREMENTS", "all_heads", "catch_up", "fold", "rebuild", "summarise"]
+
+RETIREMENTS: list[Callable[[], Mapping[str, str]]] = []
+"""Model id -> when it retires (RFC 3339), from whoever knows builds; filled when that app starts."""
+
+UNKNOWN_RUNTIME: Final = Evidence(write="never", read="never", attempts=False, says_end=False)
+"""For a source whose adapter is not installed: believe nothing."""
+
+_LOCK: Final = 0x72756E73 << 32  # namespace of advisory locks: one fold of a run at a time
+
+
+def catch_up(head_ids: Iterable[int] | None = None, *, within_s: float | None = None) -> int:
+    """Folds the runs that are behind (of `head_ids`, or all), oldest first; returns how many still are.
+
+    Behind is what has new entries, a changed head, or an answer that time has changed. `within_s` bounds the work; without it
+    the answer is 0.
+    """
+    until = time.monotonic() + within_s if within_s is not None else None
+    wanted = _behind(None if head_ids is None else list(head_ids))
+    known = _retirements() if wanted else {}
+    for n, head_id in enumerate(wanted):
+        if until is not None and time.monotonic() > until:
+            return len(wanted) - n
+        fold(head_id, retirements=known)
+    return 0
+
+
+def rebuild(*, batch: int = 500) -> int:
+    """Folds every run again, whether behind or not; returns how many there are. Runs without a journal are removed."""
+    known = _retirements()
+    done = 0
+    for ids in all_heads(batch):
+        for head_id in ids:
+            fold(head_id, retirements=known)
+        done += len(ids)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM runs_step s WHERE NOT EXISTS (SELECT FROM journals_head h WHERE h.id = s.run_id)")
+        cursor.execute("DELETE FROM runs_run r WHERE NOT EXISTS (SELECT FROM journals_head h WHERE h.id = r.head_id)")
+        cursor.execute(
+            "DELETE FROM runs_versionset v WHERE NOT EXISTS (SELECT FROM runs_run r WHERE r.versions_set_id = v.id)"
+        )
+    return done
+
+
+def fold(head_id: int, *, retirements: Mapping[str, str] | None = None) -> Run:
+    """Folds one run and writes what differs; returns its row. Raises `UnknownRun`."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK + head_id])
+            cursor.execute("SELECT xmin::text FROM journals_head WHERE id = %s", [head_id])
+            version = cursor.fetchone()
+        head = store.head(head_id)
+        made = summarise(head, retirements=_retirements() if retirements is None else retirements)
+        run = _write(head, made)
+        with connection.cursor() as cursor:
+            # Only if nobody touched the head since it was read: a later change must leave it dirty.
+            cursor.execute(
+                "UPDATE journals_head SET dirty = false WHERE id = %s AND dirty AND pos = %s AND xmin::text = %s",
+                [head_id, head.pos, version[0] if version else ""],
+            )
+    return run
+
+
+def summarise(
+    head: store.HeadRow, *, retirements: Mapping[str, str] | None = None, now: datetime | None = None
+) -> Summary:
+    """The summary of a run as its journal stands; writes nothing. `now` is the database's clock unless given."""
+    info = _info(head)
+    facts = HeadFacts(
+        pos=head.pos if head.native else 0,
+        epoch=head.epoch,
+        lease_until=head.lease_until,
+        worker=head.worker,
+        open_build=head.open_build,
+        build=head.build,
+        pinned_build=head.pinned_build,
+        stop_name=head.stop_name,
+        stop_message=head.stop_message,
+        hold_reason=head.hold_reason,
+        ended=head.ended,
+        parked_on=head.parked_on,
+        wake_at=head.wake_at,
+        created_at=head.created_at,
+        runtime=head.runtime,
+        limits=_limits(info, native=head.native),
+        retirements=retirements or {},
+    )
+    entries = _readable(head, [e for e in store.skeleton(head.id) if e.pos <= head.pos])
+    return fold_entries(
+        entries,
+        evidence=info.evidence if info else UNKNOWN_RUNTIME,
+        native=head.native,
+        now=now or head.now,
+        head=facts,
+    )
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def _behind(head_ids: list[int] | None) -> list[int]:
+    behind = "SELECT id FROM journals_head WHERE dirty{0} UNION SELECT head_id FROM runs_run WHERE recheck_at <= clock_timestamp(){1} ORDER BY 1"
+    with connection.cursor() as cursor:
+        if head_ids is None:
+            cursor.execute(behind.format("", ""))
+        else:
+            cursor.execute(behind.format(" AND id = ANY(%s)", " AND head_id = ANY(%s)"), [head_ids, head_ids])
+        return [i for (i,) in cursor.fetchall()]
+
+
+def all_heads(batch: int) -> Iterator[list[int]]:
+    """The numbers of every run that has a journal, in order, in batches."""
+    last = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT id FROM journals_head WHERE id > %s ORDER BY id LIMIT %s", [last, batch])
+            ids = [i for (i,) in cursor.fetchall()]
+        if not ids:
+            return
+        yield ids
+        last = ids[-1]
+
+
+def _retirements() -> dict[str, str]:
+    return {model: day for read in RETIREMENTS for model, day in read().items()}
+
+
+def _info(head: store.HeadRow) -> AdapterInfo | None:
+    if head.native:
+        return NATIVE
+    adapter = ADAPTERS.get(head.runtime)
+    return adapter.INFO if adapter is not None else None
+
+
+def _limits(info: AdapterInfo | None, *, native: bool) -> tuple[Limit, ...]:
+    if native:
+        entries, size = getattr(settings, "NATIVE_RUN_LIMITS", (50_000, 64 << 20))
+        return (Limit(what="entries", limit=entries, source="native"), Limit(what="bytes", limit=size, source="native"))
+    return tuple(
+        Limit(
+            what=str(told.get("what", "")), limit=int(told["limit"]), unit=str(told.get("unit", "")),
+            source=str(told.get("source", "")), as_of=str(told.get("as_of", "")),
+        )
+        for told in (info.limits if info else ())
+        if isinstance(told.get("limit"), int) and told["limit"] > 0
+    )  # fmt: skip
+
+
+def _readable(head: store.HeadRow, entries: list[store.StoredEntry]) -> list[store.StoredEntry]:
+    """The skeleton with whole values where a rule needs them: versions, what approvals are about, the source's own state."""
+    wanted = _whole_versions(entries) | {e.pos for e in entries if _needs_value(e)}
+    if not wanted:
+        return entries
+    whole = {e.pos: e for e in store.entries_at(head.id, sorted(wanted))}
+    texts = {
+        _cut(e.entry.versions): whole[e.pos].entry.versions
+        for e in entries
+        if e.pos in whole and _cut(e.entry.versions)
+    }
+    return [whole.get(e.pos) or _with_versions(e, texts) for e in entries]
+
+
+def _cut(value: Any) -> str | None:
+    """The digest of a value that the skeleton left out."""
+    mark = value.get("$cut") if isinstance(value, Mapping) and len(value) == 1 else None
+    return mark.get("digest") if isinstance(mark, Mapping) else None
+
+
+def _whole_versions(entries: Sequence[store.StoredEntry]) -> set[int]:
+    """One position for each distinct `versions` that was left out."""
+    first: dict[str, int] = {}
+    for e in entries:
+        if digest := _cut(e.entry.versions):
+            first.setdefault(digest, e.pos)
+    return set(first.values())
+
+
+def _with_versions(e: store.StoredEntry, texts: Mapping[str | None, Any]) -> store.StoredEntry:
+    digest = _cut(e.entry.versions)
+    if digest is None:
+        return e
+    made = replace(e)
+    made.__dict__["entry"] = replace(e.entry, versions=texts[digest])
+    return made
+
+
+def _needs_value(e: store.StoredEntry) -> bool:
+    entry = e.entry
+    if entry.kind.startswith("approval."):
+        return _cut(entry.artifact) is not None or _holds_cut(entry.artifact)
+    if entry.kind == "tool.started" and (entry.approval or entry.fingerprint):
+        return _cut(entry.in_) is not None or _holds_cut(entry.in_)
+    return entry.kind == "note" and (_cut(entry.out) is not None or _holds_cut(entry.out))
+
+
+def _holds_cut(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(_cut(v) for v in value.values())
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def _write(head: store.HeadRow, made: Summary) -> Run:
+    columns = rows.run_columns(made, head=head, fallback_at=head.created_at)
+    old = Run.objects.select_related("versions_set").filter(pk=head.id).first()
+    columns["versions_set_id"] = _version_set(made.version_set, old)
+    _write_steps(head.id, rows.step_rows(made), fresh=old is None)
+    if old is None:
+        return Run.objects.create(head_id=head.id, **columns)
+    changed = [name for name, value in columns.items() if getattr(old, name) != value]
+    for name in changed:
+        setattr(old, name, columns[name])
+    if changed:
+        old.save(update_fields=changed)
+    return old
+
+
+def _version_set(body: Mapping[str, Any], old: Run | None) -> int | None:
+    """The row of this set, made when it is new; None when the run recorded no versions."""
+    if not body:
+        return None
+    digest = versions.digest_of(body)
+    if old is not None and old.versions_set is not None and old.versions_set.digest == digest:
+        return old.versions_set.pk
+    found, _ = VersionSet.objects.get_or_create(digest=digest, defaults={"body": packed(body)})
+    return found.pk
+
+
+_COPY: Final = f"COPY runs_step (run_id, {', '.join(rows.STEP_COLUMNS)}) FROM STDIN"
+_VERSIONS_AT: Final = rows.STEP_COLUMNS.index("versions")
+
+
+def _write_steps(head_id: int, new: Sequence[tuple[Any, ...]], *, fresh: bool) -> None:
+    """Replaces the rows that differ, adds the new ones, removes those behind the last one."""
+    old = {} if fresh else {row[0]: row for row in Step.objects.filter(run_id=head_id).values_list(*rows.STEP_COLUMNS)}
+    changed = [row for row in new if old.get(row[0]) != row]
+    gone = [row[0] for row in changed if row[0] in old] + [n for n in old if n > len(new)]
+    with plain_cursor() as cursor:
+        if gone:
+            cursor.execute("DELETE FROM runs_step WHERE run_id = %s AND ord = ANY(%s)", [head_id, gone])
+        if changed:
+            with cursor.copy(_COPY) as copy:
+                for row in changed:
+                    copy.write_row((head_id, *row[:_VERSIONS_AT], _jsonb(row[_VERSIONS_AT]), *row[_VERSIONS_AT + 1 :]))
+
+
+def _jsonb(value: Any) -> Jsonb | None:
+    return None if value is None else Jsonb(value)

@@ -1,0 +1,143 @@
+"""A summary as the columns of `runs.models`. Pure: values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from drainboard import wire
+
+from journals.text import encode_text
+from runs.facts import failure_text
+from runs.safe import packed, shown
+from runs.summary import StepRow, Summary
+
+__all__ = ["STEP_COLUMNS", "run_columns", "step_rows"]
+
+STEP_COLUMNS: Final = (
+    "ord", "branch", "step", "kind", "name", "status", "attempts", "effect", "key", "verdict", "confidence", "effects", "versions",
+    "entries", "first_at", "last_at", "preview", "error",
+)  # fmt: skip
+PREVIEW: Final = 160  # characters
+ERROR: Final = 400
+
+
+def run_columns(made: Summary, *, head: Any, fallback_at: datetime) -> dict[str, Any]:
+    """Columns of the run's row, but for its version set. `head` is the `journals.store.HeadRow`."""
+    current = made.current
+    worst = made.worst_gap
+    return {
+        "key": head.key,
+        "source": head.source,
+        "runtime": head.runtime,
+        "native": head.native,
+        "run": shown(head.run),
+        "agent": head.agent,
+        "environment": head.environment,
+        "status": str(made.status),
+        "runtime_status": encode_text(made.runtime_status),
+        "complete": made.complete,
+        "in_flight": made.in_flight,
+        "build": encode_text(made.build),
+        "pinned_to": encode_text(made.pinned_to),
+        "parked_on": encode_text(made.parked_on),
+        "parked_since": made.parked_since,
+        "wake_at": made.wake_at,
+        "waiting_for": shown(_waiting_for(made), 200),
+        "parent": encode_text(made.parent),
+        "started_at": made.started_at,
+        "ended_at": made.ended_at,
+        "last_at": made.last_at or fallback_at,
+        "entries": made.entries,
+        "bytes": made.bytes,
+        "steps": len(made.steps),
+        "current_branch": encode_text(current.branch) if current else "",
+        "current_step": _small(current.number) if current else None,
+        "current_kind": current.kind if current else "",
+        "current_name": shown(current.name or "", 200) if current else "",
+        "gap": str(worst.verdict) if worst else "",
+        "gap_confidence": str(worst.confidence) if worst else "",
+        "findings": sorted({f.code for f in made.findings}),
+        "lease_until": head.lease_until,
+        "worker": head.worker,
+        "folded_pos": head.pos,
+        "recheck_at": made.recheck_at,
+        "summary": packed(summary_of(made)),
+    }
+
+
+def summary_of(made: Summary) -> dict[str, Any]:
+    """The parts that `show_run` gives as they are."""
+    return {
+        "gaps": [g.as_json() for g in made.gaps],
+        "findings": [f.as_json() for f in made.findings],
+        "approvals": [a.as_json() for a in made.approvals],
+        "decisions": list(made.decisions),
+        "versions": made.versions,
+    }
+
+
+def _waiting_for(made: Summary) -> str:
+    kind, _, name = made.parked_on.partition(":")
+    until = f" until {made.wake_at.isoformat(timespec='seconds').replace('+00:00', 'Z')}" if made.wake_at else ""
+    if kind == "approval":
+        asked = next((a for a in made.approvals if a.id == name), None)
+        title = (
+            (asked.request.entry.name if asked and asked.request else None) or (asked.tool if asked else None) or name
+        )
+        return f"approval of {title}"
+    if kind == "signal":
+        return f"{'a message' if name == '?' else f'signal {name}'}{until}"
+    if kind == "gap":
+        branch, _, step = name.rpartition(":")
+        return f"a word on step {f'{branch}:{step}' if branch else step}"
+    if kind == "child":
+        return f"child run {name}"
+    return f"timer{until}" if kind == "timer" else made.parked_on
+
+
+def step_rows(made: Summary) -> list[tuple[Any, ...]]:
+    """One tuple per step in the order of `STEP_COLUMNS`; `ord` counts from 1."""
+    return [_step(row, n) for n, row in enumerate(made.steps, 1)]
+
+
+def _step(row: StepRow, place: int) -> tuple[Any, ...]:
+    step, judged = row.step, row.judged
+    key = next(reversed(step.keys), None)
+    return (
+        place, encode_text(step.branch), _small(step.number), step.kind, encode_text(step.name) if step.name is not None else None,
+        str(row.status), _small(step.count), "write" if step.write else "read", encode_text(key) if key is not None else None,
+        str(judged.verdict), str(judged.confidence), str(judged.effects), packed(row.versions) if row.versions is not None else None,
+        [s.number for s in step.entries], row.first_at, row.last_at, _preview(row), _error(row),
+    )  # fmt: skip
+
+
+def _small(number: int) -> int:
+    """A number as its column holds it; larger ones come from files only and are shown as the largest."""
+    return min(number, 2**31 - 1)
+
+
+def _preview(row: StepRow) -> str:
+    """The beginning of the result; empty for none and for a value that the skeleton left out."""
+    results = row.step.results
+    value = results[0].entry.out if results else wire.MISSING
+    if value is wire.MISSING or (isinstance(value, Mapping) and "$cut" in value):
+        return ""
+    text = value if isinstance(value, str) else _text(value)
+    return shown(text[: PREVIEW + 1], PREVIEW)
+
+
+def _text(value: Any) -> str:
+    try:
+        return wire.encode(value).decode("utf-8")
+    except (wire.Ambiguous, ValueError, RecursionError):
+        return repr(value)
+
+
+def _error(row: StepRow) -> str:
+    errors = row.step.errors
+    if not errors:
+        return ""
+    error = errors[-1].entry.error
+    return shown(failure_text(error) or ("" if error is wire.MISSING else _text(error)[:ERROR]), ERROR)
