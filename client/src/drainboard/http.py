@@ -63,7 +63,7 @@ class Http:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no http or https address of a Drainboard server")
-        self.url = url
+        self.url, self.token = url, token
         self._tls = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port
         self._prefix = parts.path.rstrip("/") + "/api/v1"

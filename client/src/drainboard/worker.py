@@ -126,10 +126,24 @@ class Worker:
         return done
 
     def run_one(self, key: str) -> Outcome:
-        """Opens this run and works on it until it ends, parks or is taken away. Raises the refusal when it cannot be opened."""
-        asked_at = lease_clock()
-        versions = self.agent.versions.as_json()
-        opened = self.client.open(key, build=self.build, worker=self.name, lease_s=self.lease_s, versions=versions)
+        """Opens this run, as soon as nobody else has it, and works on it until it ends, parks or is taken away.
+
+        Raises the refusal when it cannot be opened, and `LeaseHeld` when `stop()` came before the other worker's lease ran out.
+        """
+        opened = None
+        while opened is None:
+            asked_at = lease_clock()
+            try:
+                opened = self.client.open(
+                    key,
+                    build=self.build,
+                    worker=self.name,
+                    lease_s=self.lease_s,
+                    versions=self.agent.versions.as_json(),
+                )
+            except errors.LeaseHeld:
+                if self._stopping.wait(self.poll_s):
+                    raise
         heart = Heart()
         try:
             return self._work(heart, asked_at, opened)

@@ -1,0 +1,63 @@
+"""Starting the other processes of an example, and ending them with it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BASE = Path(__file__).resolve().parent.parent
+
+
+@contextmanager
+def service(ledger: Path, *arguments: str) -> Iterator[int]:
+    """The outside service on this ledger; gives its port and ends it afterwards."""
+    command = [sys.executable, "-m", "examples.service", str(ledger), *arguments]
+    with subprocess.Popen(command, cwd=BASE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            first = process.stdout.readline() if process.stdout else ""
+            yield int(json.loads(first)["port"])
+        finally:
+            process.kill()
+
+
+def worker(agent: str, *arguments: str, variables: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A Drainboard worker as a process; it prints its outcomes as JSON, one a line."""
+    paths = [str(BASE), str(BASE / "client" / "src"), os.environ.get("PYTHONPATH", "")]
+    return subprocess.Popen(
+        [sys.executable, "-m", "drainboard", "worker", agent, *arguments, "--json"],
+        cwd=BASE,
+        env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a worker said of its one run, when it has ended. Raises `RuntimeError` when it said nothing."""
+    out, _ = process.communicate(timeout=120)
+    if not out.strip():
+        raise RuntimeError(f"the worker ended with code {process.returncode} and no outcome")
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def ask(port: int, path: str, body: Any = None, *, key: str | None = None, timeout_s: float = 90) -> Any:
+    """A request to the service; its JSON. Raises `RuntimeError` for any answer but 200."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    try:
+        headers = {"Idempotency-Key": key} if key is not None else {}
+        link.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        answer = link.getresponse()
+        text = answer.read().decode()
+        if answer.status != 200:
+            raise RuntimeError(f"the service answered {answer.status}: {text}")
+        return json.loads(text)
+    finally:
+        link.close()

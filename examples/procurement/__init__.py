@@ -1,0 +1,1 @@
+"""An agent that buys after a person said yes."""
