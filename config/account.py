@@ -97,7 +97,7 @@ def cluster_folder(data: Path, account: Account) -> Path:
     link = data / "postgres"
     if link.is_symlink() and not link.exists():
         raise AccountUnusable(f"{link} points to {os.readlink(link)}, which is gone; the journals were there")
-    if not link.exists():
+    if not link.exists() or (not link.is_symlink() and not any(link.iterdir())):
         _make_cluster_folder(link, account)
     folder = link.resolve()
     if not account.can("-x", folder):
@@ -106,7 +106,7 @@ def cluster_folder(data: Path, account: Account) -> Path:
 
 
 def _make_cluster_folder(link: Path, account: Account) -> None:
-    link.mkdir(mode=0o700)
+    link.mkdir(mode=0o700, exist_ok=True)
     account.owns(link)
     if account.can("-x", link):
         return

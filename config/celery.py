@@ -24,12 +24,12 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 
-@setup_logging.connect
+@setup_logging.connect  # type: ignore[untyped-decorator]
 def keep_django_logging(**_: Any) -> None:
     """Being connected is enough: Celery then leaves logging as the settings made it."""
 
 
-@app.on_after_finalize.connect
+@app.on_after_finalize.connect  # type: ignore[untyped-decorator]
 def collect_schedules(sender: Celery, **_: Any) -> None:
     """Read SCHEDULE of every app's tasks into beat's list. Raises ValueError for a doubled or bad entry."""
     for config in apps.get_app_configs():

@@ -221,9 +221,7 @@ def make_data_folder(data: Path) -> None:
         with tempfile.TemporaryFile(dir=data):
             pass
     except OSError as error:
-        raise DataFolderUnusable(
-            f"cannot write in the data folder {data} ({error.strerror}). {advice}"
-        ) from error
+        raise DataFolderUnusable(f"cannot write in the data folder {data} ({error.strerror}). {advice}") from error
 
 
 def _arguments(database: Database) -> dict[str, Any]:

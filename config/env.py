@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
@@ -33,13 +34,11 @@ class Database:
     port: int
     options: tuple[tuple[str, str], ...] = ()
 
-    def conninfo(self) -> dict[str, str | int]:
+    def conninfo(self) -> dict[str, Any]:
         """Keyword arguments for ``psycopg.connect``."""
-        parts: dict[str, str | int] = {"dbname": self.name, "port": self.port}
-        for key, value in (("user", self.user), ("password", self.password), ("host", self.host)):
-            if value:
-                parts[key] = value
-        return {**parts, **dict(self.options)}
+        access = {"user": self.user, "password": self.password, "host": self.host}
+        given = {key: value for key, value in access.items() if value}
+        return {"dbname": self.name, "port": self.port, **given, **dict(self.options)}
 
 
 class Environment:

@@ -77,12 +77,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     registry = REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     database = CollectorRegistry()
-    database.register(DatabaseCollector())  # type: ignore[arg-type]
-    return HttpResponse(
-        generate_latest(registry) + generate_latest(database), content_type=CONTENT_TYPE_LATEST
-    )
+    database.register(DatabaseCollector())
+    return HttpResponse(generate_latest(registry) + generate_latest(database), content_type=CONTENT_TYPE_LATEST)
 
 
 def _may_read(request: HttpRequest) -> bool:

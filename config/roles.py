@@ -28,15 +28,11 @@ def prepare_cluster(superuser: Database, *, web_role: str) -> None:
         roles = {name for (name,) in connection.execute("SELECT rolname FROM pg_roles")}
         for role, rights in ((OWNER_ROLE, "LOGIN CREATEDB"), (web_role, "LOGIN")):
             if role not in roles:
-                connection.execute(
-                    sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(role), sql.SQL(rights))
-                )
+                connection.execute(sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(role), sql.SQL(rights)))
         present = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE_NAME])
         if present.fetchone() is None:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} OWNER {}").format(
-                    sql.Identifier(DATABASE_NAME), sql.Identifier(OWNER_ROLE)
-                )
+                sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(DATABASE_NAME), sql.Identifier(OWNER_ROLE))
             )
 
 
@@ -102,4 +98,4 @@ def _execute(using: str, *statements: str, **names: str) -> None:
     identifiers = {key: sql.Identifier(value) for key, value in names.items()}
     with connections[using].cursor() as cursor:
         for statement in statements:
-            cursor.execute(sql.SQL(statement).format(**identifiers))  # type: ignore[arg-type]
+            cursor.execute(sql.SQL(statement).format(**identifiers))

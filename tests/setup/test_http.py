@@ -51,9 +51,7 @@ def test_counts_requests_under_their_route(client: Client) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    "headers", [{"REMOTE_ADDR": "192.0.2.7"}, {"HTTP_X_FORWARDED_FOR": "192.0.2.7"}]
-)
+@pytest.mark.parametrize("headers", [{"REMOTE_ADDR": "192.0.2.7"}, {"HTTP_X_FORWARDED_FOR": "192.0.2.7"}])
 def test_keeps_metrics_from_other_machines(client: Client, headers: dict[str, str]) -> None:
     assert client.get("/metrics", **headers).status_code == 403  # type: ignore[arg-type]
 

@@ -42,5 +42,5 @@ def first_admin() -> str:
     if users.filter(is_superuser=True).exists():
         return ""
     password = secrets.token_urlsafe(15)
-    users.create_superuser(ADMIN, password=password)  # type: ignore[attr-defined]
+    users.create_superuser(ADMIN, password=password)
     return password
