@@ -11,7 +11,6 @@ from journals import access_views, api
 app_name = "journals"
 
 urlpatterns = [
-    path("api/v1/runs", api.start, name="api_start"),
     path("api/v1/runs/<str:key>/entries", api.entries, name="api_entries"),
     path("api/v1/runs/<str:key>/heartbeat", api.heartbeat, name="api_heartbeat"),
     path("api/v1/runs/<str:key>/release", api.release, name="api_release"),

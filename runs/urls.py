@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from runs import views
+from runs import api, views
 
 app_name = "runs"
 urlpatterns = [
+    path("api/v1/runs", api.runs, name="api_runs"),
+    path("api/v1/runs/<str:key>", api.detail, name="api_run"),
     path("", views.overview, name="overview"),
     path("runs/", views.run_list, name="list"),
     path("runs/<str:key>/", views.detail, name="detail"),
