@@ -11,8 +11,20 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from journals.adapters.base import AdapterInfo, Counted, Evidence, InputFile, Item, Line, Note, Options, Refused
+from journals.adapters.base import (
+    AdapterInfo,
+    Counted,
+    Evidence,
+    InputFile,
+    Item,
+    Line,
+    Note,
+    Options,
+    Partial,
+    Refused,
+)
 from journals.adapters.dbos_forms import CLI_STEPS, Capture, Part, captures
 from journals.adapters.dbos_json import read_json
 from journals.adapters.dbos_lines import lines_of
@@ -63,13 +75,13 @@ def _sniff(file: InputFile) -> float:
     head = file.head()
     if head.startswith(MAGIC):
         return 0.95 if _mentions(file, b"operation_outputs") else 0.05
-    if file.path.endswith(("-wal", "-shm")):
-        return 0.1
+    if file.path.endswith("-shm") or (file.path.endswith("-wal") and head[:3] == b"\x37\x7f\x06"):
+        return 0.5  # what SQLite keeps beside a database; read with it, or named
     if _OURS.match(head):
         return 0.0
     sure = max((score for sign, score in _SIGNS if sign.search(head)), default=0.0)
     if not sure and head.strip() == b"[]" and _STEPS_FILE.search(posixpath.basename(file.path)):
-        return 0.4
+        return 0.5
     return sure
 
 
@@ -106,11 +118,18 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
             if isinstance(item, Line):
                 counts[item.path] += 1
             yield item
+    others = {part.path: _others(capture, runs) for capture, runs, _ in gathered for part in capture.parts}
     for part in parts:
-        yield from part.problems
+        for problem in part.problems:
+            yield replace(problem, runs=others.get(part.path, ())) if isinstance(problem, Partial) else problem
         yield from part.unread
         if part.tables or part.unread:
             yield Counted(part.path, counts[part.path] + len(part.unread))
+
+
+def _others(capture: Capture, runs: Sequence[Run]) -> tuple[str, ...]:
+    """The runs that a damaged file touches beyond those that it names: all of an export of several files."""
+    return tuple(run.id for run in runs) if len(capture.parts) > 1 else ()
 
 
 def _part(file: InputFile, wal: InputFile | None) -> Part:

@@ -106,11 +106,12 @@ def _salvage(raw: bytes, lead: int, part: Part) -> tuple[list[Placed], str]:
     except (ValueError, RecursionError):
         pass
     rest = scan.good
-    if placed or table_named(part.path) or name in RUN_TABLES:
+    begun = name if name in RUN_TABLES else table_named(part.path)
+    if placed or begun:
         line = raw.count(b"\n", 0, rest) + 1
         part.skip("the file ends or breaks here", Place(line, rest, raw[rest : rest + 400]))
-        if name in RUN_TABLES and name not in {p[0] for p in placed}:
-            part.has(name, ())
+    if begun and not placed:
+        part.has(begun, ())
     return placed, "the JSON is torn"
 
 

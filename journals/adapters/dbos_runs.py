@@ -115,12 +115,8 @@ def _internal(run: Run) -> bool:
 
 
 def _left_out(run: Run) -> Note:
-    assert run.status is not None
-    rows = 1 + len(run.steps)
-    return Note(
-        run.status.path,
-        f"{run.id} ({run.fields['name']}, {rows} rows) only carried a message and is not shown as a run",
-    )
+    what = f"{run.id} ({run.fields.get('name')}, {1 + len(run.steps)} rows)"
+    return Note(run.status.path if run.status else "", f"{what} only carried a message and is not shown as a run")
 
 
 def _link(made: Mapping[str, Run], capture: Capture) -> None:

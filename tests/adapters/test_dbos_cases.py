@@ -276,3 +276,11 @@ def test_a_very_long_hole_is_one_item() -> None:
 def test_step_numbers_that_count_from_zero_are_moved_to_one() -> None:
     made = read_rows([a_run()], [a_step(0), a_step(1)])
     assert [(e["id"], e["step"]) for e in made.entries("r") if "step" in e] == [("step:0", 1), ("step:1", 2)]
+
+
+def test_rows_older_than_a_fork_are_copies_even_without_its_source() -> None:
+    fork = a_run("fork", status="SUCCESS", forked_from="gone", created_at=1_004_500)
+    made = read_rows([fork], [a_step(1, run="fork"), a_step(2, run="fork")])
+    state = made.state("fork")
+    assert state["copied"] == {"from": "gone", "steps": [1]}
+    assert [(d["step"], d["why"], d["other"]) for d in state["doubles"]] == [(2, "forked", "gone")]

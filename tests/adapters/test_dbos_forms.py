@@ -32,7 +32,7 @@ def _sound(made: Read) -> None:
 def test_a_file_cut_anywhere_gives_what_stands_before_the_cut(name: str) -> None:
     whole = bytes_of(name)
     all_lines = {line.record for line in read_capture(name).lines}
-    for size in sorted(random.Random(name).sample(range(len(whole)), 12)):  # noqa: S311
+    for size in sorted(random.Random(name).sample(range(len(whole)), 12)):
         made = read(InputFile.of(name, whole[:size]))
         _sound(made)
         # The latest value of an event is an entry of its own only while its history is cut away.
@@ -60,7 +60,7 @@ def test_torn_json_gives_its_whole_rows() -> None:
 
 
 def test_mutated_bytes_never_break_the_reader() -> None:
-    rng = random.Random(20261129)  # noqa: S311
+    rng = random.Random(20261129)
     for turn in range(300):
         name = rng.choice(SMALL)
         data = bytearray(bytes_of(name))
@@ -97,7 +97,7 @@ def test_mutated_bytes_never_break_the_reader() -> None:
 
 
 def test_mutated_fields_never_break_the_reader() -> None:
-    rng = random.Random(7)  # noqa: S311
+    rng = random.Random(7)
     odd = [
         None,
         -1,
@@ -127,7 +127,7 @@ def test_mutated_fields_never_break_the_reader() -> None:
 
 
 def test_a_mutated_database_never_breaks_the_reader() -> None:
-    rng, whole = random.Random(3), bytes_of("a-sqlite.done.sqlite")  # noqa: S311
+    rng, whole = random.Random(3), bytes_of("a-sqlite.done.sqlite")
     for _ in range(25):
         data = bytearray(whole)
         for _ in range(rng.randint(1, 400)):
@@ -195,6 +195,25 @@ def test_a_class_that_the_command_line_could_not_load_stays_closed() -> None:
 def test_command_line_text_of_an_unexpected_step_is_known() -> None:
     failed = read_capture("f-nondet.error.cli-list.json").entries("refund-f2")[1]
     assert (failed["error"]["type"], failed["reason"]) == ("DBOSUnexpectedStepError", "NonDeterministicReplay")
+
+
+def test_a_value_that_is_not_standard_json_is_closed() -> None:
+    listed = b'[{"workflow_id":"r","status":"SUCCESS","name":"a","app_version":"1","created_at":1,"output":{"x":NaN},"input":[Infinity]}]'
+    made = read(InputFile.of("list.json", listed))
+    assert [e.get("out", e.get("in"))["opaque"] for e in made.entries("r")[:2]] == ["json with NaN"] * 2
+    assert [line.oddities for line in made.lines[:2]] == [("opaque_payload",)] * 2
+
+
+def test_a_torn_table_makes_every_run_of_its_export_partial() -> None:
+    steps = table_file("operation_outputs", [a_step(1, run="a")]).read()[:-4]
+    made = read(table_file("workflow_status", [a_run("a"), a_run("b")]), InputFile.of("operation_outputs.json", steps))
+    assert [(p.path, p.runs) for p in made.partial] == [("operation_outputs.json", ("a", "b"))]
+
+
+def test_what_sqlite_keeps_beside_a_database_is_claimed_with_it() -> None:
+    assert dbos.sniff([InputFile.of("x.sqlite-shm", bytes(32))]) >= 0.5
+    assert dbos.sniff([InputFile.of("x.sqlite-wal", b"\x37\x7f\x06\x82" + bytes(28))]) >= 0.5
+    assert dbos.sniff([InputFile.of("x-wal", b"text")]) == 0
 
 
 def test_runs_without_their_steps_are_never_complete() -> None:
