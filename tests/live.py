@@ -41,7 +41,7 @@ def live_process(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
     port = _free_port()
     log = tmp_path_factory.mktemp("live") / "granian.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port)),
                 *("--workers", "1", "--blocking-threads", "8", "--no-ws", "config.wsgi:application"),

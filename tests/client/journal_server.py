@@ -25,7 +25,7 @@ ENDS = {
 }
 
 
-class Refusal(Exception):  # noqa: N818
+class Refusal(Exception):
     def __init__(self, status: int, code: str, message: str = "", **detail: Any) -> None:
         super().__init__(code)
         self.status = status

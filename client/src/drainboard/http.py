@@ -24,6 +24,7 @@ __all__ = ["Http", "Response", "quote_part"]
 TIMEOUT_S = 15.0  # one request
 PATIENCE_S = 30.0  # all repeats of one request
 _PAUSES_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
+_HEAD_BYTES = 65536
 _BUSY = frozenset((429, 500, 502, 503, 504))
 
 
@@ -142,7 +143,7 @@ class Http:
                     link.connect()
                     link.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 got, reusable = _exchange(link.sock, packet)
-            except (OSError, http.client.HTTPException) as e:
+            except OSError as e:
                 link.close()
                 why = f"{type(e).__name__}: {e}"
                 if fresh or isinstance(e, TimeoutError):
@@ -169,13 +170,92 @@ class Http:
             return errors.Refused(f"the server answered {got.status}: {got.body[:200]!r}", code=f"HTTP{got.status}")
 
 
+class _Broken(OSError):
+    """The answer is no HTTP, or ended early."""
+
+
+class _Reader:
+    """One answer's bytes. `http.client` reads the same, and takes fifteen times as long over it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock, self._have = sock, b""
+
+    def until(self, mark: bytes) -> bytes:
+        """What comes before the mark, which is taken too."""
+        while (at := self._have.find(mark)) < 0:
+            if len(self._have) > _HEAD_BYTES:
+                raise _Broken("the head of the answer has no end")
+            self._more()
+        got, self._have = self._have[:at], self._have[at + len(mark) :]
+        return got
+
+    def exactly(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        if len(self._have) < size:
+            parts, left = [self._have], size - len(self._have)
+            while left > 0:
+                parts.append(self._received())
+                left -= len(parts[-1])
+            self._have = b"".join(parts)
+        got, self._have = self._have[:size], self._have[size:]
+        return got
+
+    def chunks(self) -> bytes:
+        """A chunked body."""
+        parts = []
+        while size := int(self.until(b"\r\n").partition(b";")[0], 16):
+            parts.append(self.exactly(size + 2)[:-2])
+        while self.until(b"\r\n"):
+            continue
+        return b"".join(parts)
+
+    def rest(self) -> bytes:
+        """Everything up to the end of the connection."""
+        parts = [self._have]
+        while got := self._sock.recv(65536):
+            parts.append(got)
+        return b"".join(parts)
+
+    def _more(self) -> None:
+        self._have += self._received()
+
+    def _received(self) -> bytes:
+        got = self._sock.recv(65536)
+        if not got:
+            raise _Broken("the server closed the connection")
+        return got
+
+
 def _exchange(sock: socket.socket, packet: bytes) -> tuple[Response, bool]:
+    """The answer to one request, and whether the connection can take another."""
     sock.sendall(packet)
-    answer = http.client.HTTPResponse(sock)
+    reader = _Reader(sock)
     try:
-        answer.begin()
-        body = answer.read()
-        wait = answer.headers.get("Retry-After", "")
-        return Response(answer.status, body, float(wait) if wait.isdigit() else None), not answer.will_close
-    finally:
-        answer.close()
+        status, headers = _head(reader)
+        while status == 100:
+            status, headers = _head(reader)
+        keep = headers.get(b"connection", b"").lower() != b"close"
+        if status == 204 or status == 304:
+            body = b""
+        elif headers.get(b"transfer-encoding", b"").lower() == b"chunked":
+            body = reader.chunks()
+        elif b"content-length" in headers:
+            body = reader.exactly(int(headers[b"content-length"]))
+        else:
+            body, keep = reader.rest(), False
+    except ValueError as e:
+        raise _Broken(f"the answer is no HTTP: {e}") from None
+    wait = headers.get(b"retry-after", b"")
+    return Response(status, body, float(wait) if wait.isdigit() else None), keep
+
+
+def _head(reader: _Reader) -> tuple[int, dict[bytes, bytes]]:
+    first, *lines = reader.until(b"\r\n\r\n").split(b"\r\n")
+    version, status = first.split(None, 2)[:2]
+    if not version.startswith(b"HTTP/1."):
+        raise _Broken(f"the answer begins with {first[:40]!r}")
+    parts = [line.partition(b":") for line in lines]
+    headers = {name.lower(): value.strip() for name, _, value in parts}
+    if version == b"HTTP/1.0":
+        headers.setdefault(b"connection", b"close")
+    return int(status), headers
