@@ -130,9 +130,14 @@ def _open(file: InputFile) -> _File:
         if not document.has_events:
             _set_aside(made, document, data)
         for broken in document.broken if document.has_events or made.facts else []:
-            made.unread.append(Unread(file.path, scan.line_of(data, broken.start), broken.start, broken.reason, scan.safe_start(data, broken.start)))
+            if broken.end > broken.start:
+                made.unread.append(_unread(file.path, data, broken.start, broken.reason))
             made.losses.append((broken.reason, "torn_tail" if broken.torn else "missing_entry"))
     return made
+
+
+def _unread(path: str, data: bytes, at: int, reason: str) -> Unread:
+    return Unread(path, scan.line_of(data, at), at, reason, scan.safe_start(data, at))
 
 
 def _set_aside(made: _File, document: scan.Document, data: bytes) -> None:
@@ -143,7 +148,8 @@ def _set_aside(made: _File, document: scan.Document, data: bytes) -> None:
         try:
             value, _ = scan.loose(data[span.start : span.end])
         except wire.MalformedLine:
-            made.reasons.append(text_reason(scan.safe_start(data, span.start)))
+            reason = document.broken[0].reason if document.broken and data[span.start : span.start + 1] in (b"{", b"[") else ""
+            made.reasons.append(reason or text_reason(scan.safe_start(data, span.start)))
             continue
         facts = facts_of(value, made.file.path)
         if facts:
@@ -215,7 +221,7 @@ def _journal(journal: _Journal, options: Options, facts: list[Facts], metadata: 
     for head in sorted(stored, key=lambda e: e.number):
         raw = data[head.span.start : head.span.end]
         if not head.number:
-            one.unread.append(Unread(path, scan.line_of(data, head.span.start), head.span.start, "an event without an eventId", scan.safe_start(raw, 0)))
+            one.unread.append(_unread(path, data, head.span.start, "an event without an eventId"))
             one.losses.append(("an event without an eventId was not read", "missing_entry"))
             continue
         for line, odd in lines_of(run, raw, head.odd):

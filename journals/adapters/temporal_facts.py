@@ -123,6 +123,8 @@ def _status(run: History, facts: Facts | None, pending: bool, stuck: Any) -> str
     word = camel(facts.status, "WORKFLOW_EXECUTION_STATUS_") if facts else ""
     if word in _STATUS:
         return _STATUS[word]
+    if word not in ("", "Running"):
+        return "unknown"  # a status of tomorrow
     if run.paused:
         return "held"
     if stuck:

@@ -30,7 +30,7 @@ def error_of(failure: Any) -> dict[str, Any]:
     """
     made = _error(dict_of(failure), 0)
     cause = made.get("cause")
-    while isinstance(cause, dict):
+    while isinstance(cause, dict) and "type" in cause:
         made["root"] = {"type": cause["type"], "message": cause["message"]}
         cause = cause.get("cause")
     return made
@@ -59,8 +59,8 @@ def _error(failure: dict[str, Any], depth: int) -> dict[str, Any]:
         "retryable": name not in _FINAL and not info.get("nonRetryable") and "NON_RETRYABLE" not in str(info.get("retryState", "")),
     }
     cause = failure.get("cause")
-    if isinstance(cause, dict) and depth < _MAX_CAUSES:
-        made["cause"] = _error(cause, depth + 1)
+    if cause is not None:
+        made["cause"] = _error(cause, depth + 1) if isinstance(cause, dict) and depth < _MAX_CAUSES else cause
     for source, target in (("source", "source"), ("stackTrace", "stack_trace")):
         if failure.get(source):
             made[target] = failure[source]

@@ -70,9 +70,10 @@ class Document:
     broken: list[Broken] = field(default_factory=list)
     wasted: int = 0  # bytes looked at for events that turned out to be damaged
 
-    @property
-    def torn(self) -> bool:
-        return any(b.torn for b in self.broken)
+    def lose(self, start: int, end: int, reason: str, *, torn: bool = False) -> None:
+        """Keeps a stretch that could not be read; behind a tear there is nothing more to say."""
+        if not any(b.torn for b in self.broken):
+            self.broken.append(Broken(start, end, reason, torn))
 
 
 def documents(data: bytes) -> Iterator[Document]:
@@ -145,7 +146,7 @@ def _read_document(data: bytes, doc: Document, *, whole: bool) -> None:
     else:
         newline = -1 if whole else data.find(b"\n", doc.start)
         doc.end = len(data) if newline < 0 else newline + 1
-        doc.broken.append(Broken(doc.start, doc.end, "this is not a JSON object or array"))
+        doc.lose(doc.start, doc.end, "this is not a JSON object or array")
 
 
 def _object(data: bytes, doc: Document, at: int, prefix: str) -> int:
@@ -186,9 +187,9 @@ def _give_up(data: bytes, doc: Document, at: int, prefix: str) -> int:
     found = _EVENT.search(data, at)
     if found is None:
         torn = not data[at:].strip() or value_end(data, doc.start) < 0
-        doc.broken.append(Broken(at, len(data), "the file ends inside this value" if torn else "not JSON", torn=torn))
+        doc.lose(at, len(data), "the file ends inside this value" if torn else "not JSON", torn=torn)
         return len(data)
-    doc.broken.append(Broken(at, found.start(), "damaged: not JSON up to the next event"))
+    doc.lose(at, found.start(), "damaged: not JSON up to the next event")
     doc.has_events = True
     return _elements(data, doc, found.start(), f"{prefix}/events")
 
@@ -206,9 +207,9 @@ def _elements(data: bytes, doc: Document, at: int, pointer: str) -> int:
         if data[at : at + 1] == b"]":
             return at + 1
         if at >= len(data):
-            doc.broken.append(Broken(at, at, "the file ends inside its list of events", torn=True))
+            doc.lose(at, at, "the file ends inside its list of events", torn=True)
             return at
-        end = value_end(data, at) if data[at : at + 1] == b"{" else -1
+        end = value_end(data, at)
         head = _head(data, Span(at, end, f"{pointer}/{len(doc.events) + len(doc.broken)}")) if end >= 0 else None
         if head is not None:
             doc.events.append(head)
@@ -239,17 +240,17 @@ def _head(data: bytes, span: Span) -> Head | None:
 def _skip_event(data: bytes, doc: Document, at: int, end: int) -> int:
     """Names the damaged event at `at` and returns where the next one begins."""
     doc.wasted += (len(data) if end < 0 else end) - at
-    if doc.wasted > 8 * len(data) + 1_000_000:  # nested openings without ends would make the search quadratic
-        doc.broken.append(Broken(at, len(data), "damaged beyond repair: too many events that do not end", torn=True))
+    if doc.wasted > 4 * len(data) + 1_000_000:  # nested openings without ends would make the search quadratic
+        doc.lose(at, len(data), "damaged beyond repair: too many events that do not end", torn=True)
         return len(data)
     found = _EVENT.search(data, at + 1)
     if found is not None:
-        doc.broken.append(Broken(at, found.start(), "damaged: this event is not JSON"))
+        doc.lose(at, found.start(), "damaged: this event is not JSON")
         return found.start()
     if end >= 0:
-        doc.broken.append(Broken(at, end, "damaged: this event is not JSON"))
+        doc.lose(at, end, "damaged: this is not an event")
         return end
-    doc.broken.append(Broken(at, len(data), "the file ends inside this event", torn=True))
+    doc.lose(at, len(data), "the file ends inside this event", torn=True)
     return len(data)
 
 
@@ -258,7 +259,7 @@ def _items(data: bytes, doc: Document) -> int:
     while data[at : at + 1] != b"]":
         end = value_end(data, at)
         if end < 0:
-            doc.broken.append(Broken(at, len(data), "the file ends inside this list", torn=True))
+            doc.lose(at, len(data), "the file ends inside this list", torn=True)
             return len(data)
         doc.items.append(Span(at, end, f"/{len(doc.items)}"))
         at = _space(data, end)

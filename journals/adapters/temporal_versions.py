@@ -93,9 +93,16 @@ def _named(source: Mapping[str, Any], names: Mapping[str, frozenset[str]]) -> di
     for field, value in source.items():
         plain = re.sub(r"[^a-z0-9]", "", field.lower())
         for component, known in names.items():
-            if plain in known and isinstance(value, str) and 0 < len(value) <= _LONGEST and value.lower() not in _ALIASES:
-                made[component] = _bundle(value) if component == "tools" else value
+            if plain in known and isinstance(value, str) and 0 < len(value) <= _LONGEST:
+                made[component] = _version(component, value)
     return made
+
+
+def _version(component: str, value: str) -> Any:
+    """The version that the text names; None, which outweighs what was known before, for a word like `latest`."""
+    if value.lower() in _ALIASES:
+        return None
+    return _bundle(value) if component == "tools" else value
 
 
 def _bundle(value: str) -> dict[str, str]:
