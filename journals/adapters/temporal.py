@@ -46,8 +46,22 @@ INFO: Final = AdapterInfo(
     ),
     capabilities=frozenset(("stop", "pin", "resume", "approve")),
     limits=(
-        {"what": "entries", "unit": "events", "limit": 51_200, "warn": 10_240, "source": "Temporal Service limits", "as_of": "2026"},
-        {"what": "bytes", "unit": "bytes", "limit": 50 * 1024 * 1024, "warn": 10 * 1024 * 1024, "source": "Temporal Service limits", "as_of": "2026"},
+        {
+            "what": "entries",
+            "unit": "events",
+            "limit": 51_200,
+            "warn": 10_240,
+            "source": "Temporal Service limits",
+            "as_of": "2026",
+        },
+        {
+            "what": "bytes",
+            "unit": "bytes",
+            "limit": 50 * 1024 * 1024,
+            "warn": 10 * 1024 * 1024,
+            "source": "Temporal Service limits",
+            "as_of": "2026",
+        },
     ),
     how_to_export="temporal workflow show -w WORKFLOW_ID -r RUN_ID --output json > run.json; "
     "temporal workflow describe -w WORKFLOW_ID -r RUN_ID --output json > run.describe.json",
@@ -114,7 +128,9 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     yield from _facts_only(opened, {j.run for j in journals}, facts, options)
     unknown = sorted(set(options.mapping) - _MAPPING)
     if unknown and opened:
-        opened[0].notes.append(f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}")
+        opened[0].notes.append(
+            f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}"
+        )
     for one in opened:
         yield from _close(one)
 
@@ -148,7 +164,11 @@ def _set_aside(made: _File, document: scan.Document, data: bytes) -> None:
         try:
             value, _ = scan.loose(data[span.start : span.end])
         except wire.MalformedLine:
-            reason = document.broken[0].reason if document.broken and data[span.start : span.start + 1] in (b"{", b"[") else ""
+            reason = (
+                document.broken[0].reason
+                if document.broken and data[span.start : span.start + 1] in (b"{", b"[")
+                else ""
+            )
             made.reasons.append(reason or text_reason(scan.safe_start(data, span.start)))
             continue
         facts = facts_of(value, made.file.path)
@@ -180,7 +200,9 @@ def _journals(opened: Sequence[_File], facts: Mapping[str, list[Facts]]) -> list
                 continue
             prefix = f"doc={i + 1}" if len(one.documents) > 1 else ""
             workflow_id = workflow_id or workflow_ids.get(run_ids[-1], "")
-            made.append(_Journal(file=one, document=document, prefix=prefix, workflow_id=workflow_id, run_id=run_ids[-1]))
+            made.append(
+                _Journal(file=one, document=document, prefix=prefix, workflow_id=workflow_id, run_id=run_ids[-1])
+            )
             one.runs.append(made[-1].run)
     return sorted(made, key=lambda j: (j.run, j.last))
 
@@ -208,7 +230,9 @@ def _metadata(opened: Sequence[_File], journals: Sequence[_Journal]) -> dict[str
     return made
 
 
-def _journal(journal: _Journal, options: Options, facts: list[Facts], metadata: Mapping[str, Any] | None) -> Iterator[Item]:
+def _journal(
+    journal: _Journal, options: Options, facts: list[Facts], metadata: Mapping[str, Any] | None
+) -> Iterator[Item]:
     one, path, events = journal.file, journal.file.file.path, journal.document.events
     data = one.file.read()
     stored, transient = _split(events)
@@ -216,7 +240,11 @@ def _journal(journal: _Journal, options: Options, facts: list[Facts], metadata: 
         one.notes.append("the events do not stand in the order of their ids; they were read in that order")
     groups = Counter(task for _, task in {(e.number, e.task) for e in stored if e.type in COMMANDS and e.task})
     run = History(
-        workflow_id=journal.workflow_id, run_id=journal.run_id, mapping=options.mapping, groups=groups, copied=_copied(journal)
+        workflow_id=journal.workflow_id,
+        run_id=journal.run_id,
+        mapping=options.mapping,
+        groups=groups,
+        copied=_copied(journal),
     )
     for head in sorted(stored, key=lambda e: e.number):
         raw = data[head.span.start : head.span.end]
@@ -239,14 +267,25 @@ def _journal(journal: _Journal, options: Options, facts: list[Facts], metadata: 
 
 def _copied(journal: _Journal) -> tuple[int, str]:
     """The last reset in the history: up to its event everything was copied from the run that it names."""
-    resets = [(e.number, "/".join(p for p in (journal.workflow_id, e.base_id) if p)) for e in journal.document.events if e.base_id]
+    resets = [
+        (e.number, "/".join(p for p in (journal.workflow_id, e.base_id) if p))
+        for e in journal.document.events
+        if e.base_id
+    ]
     return max(resets, default=(0, ""))
 
 
-def _state(journal: _Journal, run: History, facts: list[Facts], metadata: Mapping[str, Any] | None, whole: bool) -> Line:
+def _state(
+    journal: _Journal, run: History, facts: list[Facts], metadata: Mapping[str, Any] | None, whole: bool
+) -> Line:
     chosen = best(facts, run.last)
     journal.file.lines += 1
-    return Line(run.run, state_line(run, chosen, whole=whole, metadata=metadata), f"{journal.prefix}#state", journal.file.file.path)
+    return Line(
+        run.run,
+        state_line(run, chosen, whole=whole, metadata=metadata),
+        f"{journal.prefix}#state",
+        journal.file.file.path,
+    )
 
 
 def _split(events: Sequence[scan.Head]) -> tuple[list[scan.Head], list[scan.Head]]:
@@ -266,7 +305,9 @@ def _sketch(run: History, transient: Sequence[scan.Head], data: bytes, one: _Fil
         (task_scheduled if event.type == "WorkflowTaskScheduled" else task_started)(run, event)
     if transient:
         ids = ", ".join(str(e.number) for e in transient)
-        one.notes.append(f"events {ids} are the runtime's sketch of the task that runs now, not stored in the history; kept as a fact of the run")
+        one.notes.append(
+            f"events {ids} are the runtime's sketch of the task that runs now, not stored in the history; kept as a fact of the run"
+        )
 
 
 def _ending(journal: _Journal, data: bytes) -> None:
@@ -275,7 +316,9 @@ def _ending(journal: _Journal, data: bytes) -> None:
         journal.file.losses.append(("this is one page of the history; the next one is missing", "torn_tail"))
 
 
-def _facts_only(opened: Sequence[_File], read_runs: set[str], facts: Mapping[str, list[Facts]], options: Options) -> Iterator[Line]:
+def _facts_only(
+    opened: Sequence[_File], read_runs: set[str], facts: Mapping[str, list[Facts]], options: Options
+) -> Iterator[Line]:
     """A describe without its history still says where the run stands; a list's rows do not say enough."""
     for one in opened:
         unused = 0
@@ -292,7 +335,11 @@ def _facts_only(opened: Sequence[_File], read_runs: set[str], facts: Mapping[str
             else:
                 unused += 1
         if unused:
-            rows = f"{unused} of {len(one.facts)} runs in it have no history here" if one.used else "a list of runs, not a journal"
+            rows = (
+                f"{unused} of {len(one.facts)} runs in it have no history here"
+                if one.used
+                else "a list of runs, not a journal"
+            )
             one.reasons.append(f"{rows}; export each run with `temporal workflow show -w ID -r RUN --output json`")
 
 
@@ -306,7 +353,9 @@ def _close(one: _File) -> Iterator[Item]:
         more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
         yield Note(path, f"facts about {', '.join(runs[:5])}{more}, used beside the history")
     if not one.lines and not one.used:
-        yield Refused(path, "; ".join(dict.fromkeys(one.reasons + [u.reason for u in one.unread])) or "no list of events in it")
+        yield Refused(
+            path, "; ".join(dict.fromkeys(one.reasons + [u.reason for u in one.unread])) or "no list of events in it"
+        )
         return
     for reason in dict.fromkeys(one.reasons):
         yield Note(path, f"left out: {reason}")

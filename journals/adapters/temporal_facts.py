@@ -18,8 +18,13 @@ from journals.adapters.temporal_history import History, Step
 from journals.adapters.temporal_values import Values, camel, dict_of, number_of, text_of
 
 _STATUS: Final = {
-    "Completed": "completed", "Failed": "failed", "TimedOut": "failed", "Canceled": "cancelled", "Terminated": "stopped",
-    "ContinuedAsNew": "continued", "Paused": "held",
+    "Completed": "completed",
+    "Failed": "failed",
+    "TimedOut": "failed",
+    "Canceled": "cancelled",
+    "Terminated": "stopped",
+    "ContinuedAsNew": "continued",
+    "Paused": "held",
 }
 """The runtime's end states and `Paused`; everything else is looked at more closely."""
 
@@ -67,8 +72,14 @@ def facts_of(value: Any, path: str) -> Facts | None:
     if not workflow_id or not run_id or "status" not in info:
         return None
     values = Values()
-    return Facts(path=path, described=described, workflow_id=workflow_id, run_id=run_id,
-                 info=values.tree(info), body=values.tree(body) if described else {})
+    return Facts(
+        path=path,
+        described=described,
+        workflow_id=workflow_id,
+        run_id=run_id,
+        info=values.tree(info),
+        body=values.tree(body) if described else {},
+    )
 
 
 def best(found: list[Facts], last: int) -> Facts | None:
@@ -81,8 +92,16 @@ def state_line(run: History, facts: Facts | None, *, whole: bool, metadata: Mapp
     """The `runtime.state` note of a run. `whole`: the file holds every event up to its last one."""
     out = _state(run, facts, whole, metadata or {})
     digest = hashlib.sha256(wire.encode(out)).hexdigest()[:12]
-    fields = {"run": run.run, "id": f"state:{digest}", "seq": run.last or None, "at": out["as_of"], "kind": "note",
-              "name": "runtime.state", "agent": run.workflow_type or None, "out": out}
+    fields = {
+        "run": run.run,
+        "id": f"state:{digest}",
+        "seq": run.last or None,
+        "at": out["as_of"],
+        "kind": "note",
+        "name": "runtime.state",
+        "agent": run.workflow_type or None,
+        "out": out,
+    }
     return wire.dump({k: v for k, v in fields.items() if v is not None})
 
 
@@ -93,7 +112,9 @@ def _state(run: History, facts: Facts | None, whole: bool, metadata: Mapping[str
     status = _status(run, facts, bool(pending), stuck)
     versioning = dict_of(info.get("versioningInfo"))
     return {
-        "runtime_status": (facts.status if facts and (facts.length >= run.last or not run.ended) else "") or run.status or None,
+        "runtime_status": (facts.status if facts and (facts.length >= run.last or not run.ended) else "")
+        or run.status
+        or None,
         "status": status,
         "complete": bool(run.ended) and whole,
         "as_of": _latest(run, facts),
@@ -110,7 +131,8 @@ def _state(run: History, facts: Facts | None, whole: bool, metadata: Mapping[str
         "deployment": run.deployment or text_of(info.get("workerDeploymentName")) or None,
         "tries_recorded": False,
         "paused": run.paused or _pause(facts),
-        "cancel_requested": run.cancel_requested or bool(dict_of((facts.body if facts else {}).get("workflowExtendedInfo")).get("cancelRequested")),
+        "cancel_requested": run.cancel_requested
+        or bool(dict_of((facts.body if facts else {}).get("workflowExtendedInfo")).get("cancelRequested")),
         "details": text_of(metadata.get("currentDetails")) or None,
         "events": {"last": run.last, "stated": (facts.length if facts else 0) or None, "whole": whole},
         "workflow_task": _task(run, facts),
@@ -150,14 +172,23 @@ def _pending(run: History, facts: Facts | None) -> Iterator[dict[str, Any]]:
         yield _activity(found, by_call.get(text_of(found.get("activityId"))))
     for found in facts.pending("pendingNexusOperations"):
         operation = run.steps.get(number_of(found.get("scheduledEventId")) or 0)
-        yield _item(operation, state=camel(found.get("state"), "PENDING_NEXUS_OPERATION_STATE_").upper() or None,
-                    attempt=number_of(found.get("attempt")) or 1, name=text_of(found.get("operation")))
+        yield _item(
+            operation,
+            state=camel(found.get("state"), "PENDING_NEXUS_OPERATION_STATE_").upper() or None,
+            attempt=number_of(found.get("attempt")) or 1,
+            name=text_of(found.get("operation")),
+        )
 
 
 def _activity(found: dict[str, Any], step: Step | None) -> dict[str, Any]:
     state = text_of(found.get("state"))
-    made = _item(step, state=state.removeprefix("PENDING_ACTIVITY_STATE_").upper() or None, attempt=number_of(found.get("attempt")) or 1,
-                 name=text_of(dict_of(found.get("activityType")).get("name")), call=text_of(found.get("activityId")))
+    made = _item(
+        step,
+        state=state.removeprefix("PENDING_ACTIVITY_STATE_").upper() or None,
+        attempt=number_of(found.get("attempt")) or 1,
+        name=text_of(dict_of(found.get("activityType")).get("name")),
+        call=text_of(found.get("activityId")),
+    )
     failure = found.get("lastFailure")
     made["last_failure"] = error_of(failure) if isinstance(failure, dict) else None
     made["last_started_at"] = text_of(found.get("lastStartedTime")) or None
@@ -171,18 +202,39 @@ def _activity(found: dict[str, Any], step: Step | None) -> dict[str, Any]:
 
 def _item(step: Step | None, *, state: str | None, attempt: int, name: str = "", call: str = "") -> dict[str, Any]:
     return {
-        "branch": step.branch if step else None, "step": step.step if step else None, "name": step.name if step else name,
-        "kind": step.kind if step else None, "call": step.call if step else call, "entry": step.event if step else None,
-        "key": step.key if step else None, "attempt": attempt, "state": state, "last_failure": None, "last_started_at": None,
+        "branch": step.branch if step else None,
+        "step": step.step if step else None,
+        "name": step.name if step else name,
+        "kind": step.kind if step else None,
+        "call": step.call if step else call,
+        "entry": step.event if step else None,
+        "key": step.key if step else None,
+        "attempt": attempt,
+        "state": state,
+        "last_failure": None,
+        "last_started_at": None,
     }
 
 
 def _waiting(run: History, facts: Facts | None, metadata: Mapping[str, Any], status: str) -> Iterator[dict[str, Any]]:
     for step in run.open_steps():
         if step.kind == "timer":
-            yield {"branch": step.branch, "step": step.step, "what": "timer", "until": step.until, "since": step.at, "name": step.name}
+            yield {
+                "branch": step.branch,
+                "step": step.step,
+                "what": "timer",
+                "until": step.until,
+                "since": step.at,
+                "name": step.name,
+            }
         elif step.kind == "child":
-            yield {"branch": step.branch, "step": step.step, "what": f"child:{step.child or step.call}", "until": None, "since": step.at}
+            yield {
+                "branch": step.branch,
+                "step": step.step,
+                "what": f"child:{step.child or step.call}",
+                "until": None,
+                "since": step.at,
+            }
     known = {s.child for s in run.steps.values()}
     for found in facts.pending("pendingChildren") if facts else []:
         child = f"{text_of(found.get('workflowId'))}/{text_of(found.get('runId'))}"
@@ -209,7 +261,16 @@ def _stuck(run: History, facts: Facts | None) -> dict[str, Any] | None:
     reported = _reported(facts)
     if problem is None and attempt < 2 and not reported:
         return None
-    made = dict(problem or {"cause": reported.get("cause", "WorkflowTaskRetried"), "message": "", "build": None, "since": None, "event": None})
+    made = dict(
+        problem
+        or {
+            "cause": reported.get("cause", "WorkflowTaskRetried"),
+            "message": "",
+            "build": None,
+            "since": None,
+            "event": None,
+        }
+    )
     made["attempt"] = attempt if task or attempt > 1 else None  # None: tries after the first are not in this export
     made["trying_since"] = text_of(task.get("originalScheduledTime")) or made["since"]
     return made
@@ -217,7 +278,9 @@ def _stuck(run: History, facts: Facts | None) -> dict[str, Any] | None:
 
 def _reported(facts: Facts | None) -> dict[str, str]:
     """The search attribute that the server sets on a run whose tasks keep failing."""
-    found = dict_of(dict_of((facts.info if facts else {}).get("searchAttributes")).get("indexedFields")).get("TemporalReportedProblems")
+    found = dict_of(dict_of((facts.info if facts else {}).get("searchAttributes")).get("indexedFields")).get(
+        "TemporalReportedProblems"
+    )
     pairs = [text_of(p).partition("=") for p in (found if isinstance(found, list) else [])]
     return {name: value.removeprefix("WorkflowTaskFailedCause") for name, _, value in pairs}
 
@@ -227,7 +290,11 @@ def _task(run: History, facts: Facts | None) -> dict[str, Any] | None:
     task = facts.task if facts and facts.described else {}
     if task:
         state = text_of(task.get("state")).removeprefix("PENDING_WORKFLOW_TASK_STATE_").lower()
-        return {"state": state, "attempt": number_of(task.get("attempt")) or 1, "since": text_of(task.get("startedTime") or task.get("scheduledTime")) or None}
+        return {
+            "state": state,
+            "attempt": number_of(task.get("attempt")) or 1,
+            "since": text_of(task.get("startedTime") or task.get("scheduledTime")) or None,
+        }
     if run.ended or not run.task.state or (facts and facts.described):
         return None
     return {"state": run.task.state, "attempt": run.task.attempt, "since": run.task.since}
@@ -272,4 +339,8 @@ def _pause(facts: Facts | None) -> dict[str, Any] | None:
     found = dict_of(dict_of((facts.body if facts else {}).get("workflowExtendedInfo")).get("pauseInfo"))
     if not found:
         return None
-    return {"by": text_of(found.get("identity")) or None, "reason": text_of(found.get("reason")) or None, "since": text_of(found.get("pausedTime")) or None}
+    return {
+        "by": text_of(found.get("identity")) or None,
+        "reason": text_of(found.get("reason")) or None,
+        "since": text_of(found.get("pausedTime")) or None,
+    }

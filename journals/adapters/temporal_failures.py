@@ -56,7 +56,9 @@ def _error(failure: dict[str, Any], depth: int) -> dict[str, Any]:
     made: dict[str, Any] = {
         "type": name,
         "message": text_of(hidden.get("message")) or text_of(failure.get("message")),
-        "retryable": name not in _FINAL and not info.get("nonRetryable") and "NON_RETRYABLE" not in str(info.get("retryState", "")),
+        "retryable": name not in _FINAL
+        and not info.get("nonRetryable")
+        and "NON_RETRYABLE" not in str(info.get("retryState", "")),
     }
     cause = failure.get("cause")
     if cause is not None:

@@ -91,8 +91,15 @@ class Step:
     def line(self, word: str) -> dict[str, Any]:
         """The fields that every line of this step has; `word` is `started`, `result` or `error`."""
         return {
-            "kind": f"{self.kind}.{word}", "name": self.name, "step": self.step, "branch": self.branch, "call": self.call,
-            "attempt": self.attempt, "effect": self.effect, "key": self.key, "request": self.request,
+            "kind": f"{self.kind}.{word}",
+            "name": self.name,
+            "step": self.step,
+            "branch": self.branch,
+            "call": self.call,
+            "attempt": self.attempt,
+            "effect": self.effect,
+            "key": self.key,
+            "request": self.request,
         }
 
 
@@ -139,9 +146,13 @@ class History:
     last: int = 0  # number of the last event
     last_at: str | None = None
     started_at: str | None = None
-    opened: tuple[int, int] | None = None  # number and size of the group of parallel steps that the present event begins
+    opened: tuple[int, int] | None = (
+        None  # number and size of the group of parallel steps that the present event begins
+    )
     _next: int = 1
-    _placed: dict[int, tuple[str, int]] = field(default_factory=dict)  # by event, so that the same event again is the same step
+    _placed: dict[int, tuple[str, int]] = field(
+        default_factory=dict
+    )  # by event, so that the same event again is the same step
     _group: dict[int, list[int]] = field(default_factory=dict)  # task -> [position of the group, members so far]
 
     @property

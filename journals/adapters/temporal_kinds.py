@@ -23,7 +23,11 @@ def sniff_head(head: bytes) -> float:
         return 0.95
     if b'"workflowExecutionInfo"' in head or b"WORKFLOW_EXECUTION_STATUS_" in head:
         return 0.9
-    if b"temporal.api." in head or (b'"drainageInfo"' in head or b'"versionSummaries"' in head) or b'"pendingActivities"' in head:
+    if (
+        b"temporal.api." in head
+        or (b'"drainageInfo"' in head or b'"versionSummaries"' in head)
+        or b'"pendingActivities"' in head
+    ):
         return 0.8
     if b'"eventId"' in head and b'"events"' in head:
         return 0.6

@@ -13,9 +13,35 @@ from journals.adapters.temporal_scan import loose
 from journals.adapters.temporal_steps import STEPS, Draft
 
 _READERS: Final = {**STEPS, **RUNS}
-_ORDER: Final = (
-    ["run", "id", "seq", "at", "kind", "agent", "build", "name", "step", "branch", "call", "attempt", "effect", "key", "request", "versions", "model_reported", "in", "out", "error", "usage", "until", "child", "parent", "reason", "outcome", "by"]
-)
+_ORDER: Final = [
+    "run",
+    "id",
+    "seq",
+    "at",
+    "kind",
+    "agent",
+    "build",
+    "name",
+    "step",
+    "branch",
+    "call",
+    "attempt",
+    "effect",
+    "key",
+    "request",
+    "versions",
+    "model_reported",
+    "in",
+    "out",
+    "error",
+    "usage",
+    "until",
+    "child",
+    "parent",
+    "reason",
+    "outcome",
+    "by",
+]
 
 
 def lines_of(run: History, raw: bytes, odd: tuple[str, ...]) -> Iterator[tuple[tuple[str, bytes], tuple[str, ...]]]:
@@ -29,7 +55,16 @@ def lines_of(run: History, raw: bytes, odd: tuple[str, ...]) -> Iterator[tuple[t
     run.task.woken = run.task.woken or event.type in WAKES
     if run.opened:
         step, branches = run.opened
-        drafts.insert(0, {"kind": "parallel.started", "name": "parallel", "step": step, "branches": branches, "id_suffix": ":parallel"})
+        drafts.insert(
+            0,
+            {
+                "kind": "parallel.started",
+                "name": "parallel",
+                "step": step,
+                "branches": branches,
+                "id_suffix": ":parallel",
+            },
+        )
     run.shorthand = run.shorthand or event.values.shorthand
     oddities = tuple(dict.fromkeys([*odd, *event.values.odd, *(["duplicate_entry"] if again else [])]))
     for i, draft in enumerate(drafts):
@@ -45,7 +80,14 @@ def _dump(run: History, event: Event, draft: Draft, suffix: str, *, main: bool) 
         own.update(event.top)
     if event.number < run.copied[0]:
         draft["copied_from"] = run.copied[1]
-    fields = {"run": run.run, "id": f"{event.number}{suffix}", "seq": event.number, "at": event.at, "kind": f"temporal.{event.type}", **draft}
+    fields = {
+        "run": run.run,
+        "id": f"{event.number}{suffix}",
+        "seq": event.number,
+        "at": event.at,
+        "kind": f"temporal.{event.type}",
+        **draft,
+    }
     ordered = {k: fields.pop(k) for k in _ORDER if k in fields}
     made = {k: v for k, v in {**ordered, **fields}.items() if _stated(k, v)}
     return wire.dump({**made, "temporal": own})
@@ -57,4 +99,9 @@ def _stated(name: str, value: Any) -> bool:
         return False
     if name in ("in", "out"):
         return True
-    return value is not None and value != {} and not (name == "branch" and value == "") and not (name == "attempt" and value == 1)
+    return (
+        value is not None
+        and value != {}
+        and not (name == "branch" and value == "")
+        and not (name == "attempt" and value == 1)
+    )

@@ -16,9 +16,39 @@ from drainboard import wire
 from journals.adapters.temporal_values import dict_of
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_MODEL_WORDS: Final = frozenset(["model", "models", "llm", "llms", "gpt", "claude", "gemini", "chatgpt", "completion", "completions", "inference"])
-_SOFT_WORDS: Final = frozenset(["decide", "decision", "plan", "planner", "draft", "think", "reason", "classify", "summarize", "generate", "chat", "ask", "prompt", "agent"])
-_MODEL_INPUT: Final = frozenset(["messages", "model", "model_name", "modelName", "system_instructions", "systemInstructions", "prompt", "prompt_version"])
+_MODEL_WORDS: Final = frozenset(
+    ["model", "models", "llm", "llms", "gpt", "claude", "gemini", "chatgpt", "completion", "completions", "inference"]
+)
+_SOFT_WORDS: Final = frozenset(
+    [
+        "decide",
+        "decision",
+        "plan",
+        "planner",
+        "draft",
+        "think",
+        "reason",
+        "classify",
+        "summarize",
+        "generate",
+        "chat",
+        "ask",
+        "prompt",
+        "agent",
+    ]
+)
+_MODEL_INPUT: Final = frozenset(
+    [
+        "messages",
+        "model",
+        "model_name",
+        "modelName",
+        "system_instructions",
+        "systemInstructions",
+        "prompt",
+        "prompt_version",
+    ]
+)
 _KEYS: Final = ("idempotency_key", "idempotencyKey", "idempotency-key", "Idempotency-Key", "key")
 
 

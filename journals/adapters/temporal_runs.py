@@ -14,7 +14,9 @@ from journals.adapters.temporal_history import Event, History, Task
 from journals.adapters.temporal_steps import Draft, end_error, end_value
 from journals.adapters.temporal_values import camel, dict_of, number_of, text_of
 
-_HARMLESS: Final = frozenset(["ResetWorkflow", "ResetStickyTaskQueue", "UnhandledCommand", "ForceCloseCommand", "FailoverCloseCommand"])
+_HARMLESS: Final = frozenset(
+    ["ResetWorkflow", "ResetStickyTaskQueue", "UnhandledCommand", "ForceCloseCommand", "FailoverCloseCommand"]
+)
 """Causes of a failed workflow task that the runtime gets over by itself, or that are no fault of the code."""
 
 
@@ -29,10 +31,19 @@ def started(run: History, event: Event) -> list[Draft]:
     memo = dict_of(dict_of(event.rest.get("memo")).get("fields"))
     found = versions.of_attributes(memo, _search(event), given if given is not wire.MISSING else None, run.mapping)
     run.versions.update(found)
-    return [{
-        "kind": "run.started", "agent": run.workflow_type or None, "name": run.workflow_type or None, "versions": versions.stated(**found),
-        "in": given, "parent": run.parent, "workflow_id": run.workflow_id, "run_id": run.run_id, "continued_from": run.continued_from,
-    }]
+    return [
+        {
+            "kind": "run.started",
+            "agent": run.workflow_type or None,
+            "name": run.workflow_type or None,
+            "versions": versions.stated(**found),
+            "in": given,
+            "parent": run.parent,
+            "workflow_id": run.workflow_id,
+            "run_id": run.run_id,
+            "continued_from": run.continued_from,
+        }
+    ]
 
 
 def search_attributes(run: History, event: Event) -> list[Draft]:
@@ -43,15 +54,24 @@ def search_attributes(run: History, event: Event) -> list[Draft]:
 
 
 def ended(run: History, event: Event) -> list[Draft]:
-    word = {"Completed": "completed", "Canceled": "cancelled", "Terminated": "stopped"}.get(event.type[len("WorkflowExecution") :], "failed")
+    word = {"Completed": "completed", "Canceled": "cancelled", "Terminated": "stopped"}.get(
+        event.type[len("WorkflowExecution") :], "failed"
+    )
     run.ended, run.task, run.status = word, Task(), event.type[len("WorkflowExecution") :]
     line: Draft = {"kind": f"run.{word}", "versions": _build(run)}
     if word == "completed":
         return [{**line, "out": end_value(event)}]
     if word == "stopped":
-        return [{**line, "reason": text_of(event.take("reason")) or None, "by": text_of(event.rest.get("identity")) or None}]
+        return [
+            {**line, "reason": text_of(event.take("reason")) or None, "by": text_of(event.rest.get("identity")) or None}
+        ]
     if event.type == "WorkflowExecutionTimedOut":
-        return [{**line, "error": {"type": "RunTimeout", "message": "the time limit of the run was reached", "retryable": False}}]
+        return [
+            {
+                **line,
+                "error": {"type": "RunTimeout", "message": "the time limit of the run was reached", "retryable": False},
+            }
+        ]
     return [{**line, "error": end_error(event)}] if word == "failed" else [line]
 
 
@@ -91,7 +111,11 @@ def task_failed(run: History, event: Event) -> list[Draft]:
     """A turn that the code could not make. Only the first of a streak is recorded; the runtime tries on for ever."""
     cause = camel(event.rest.get("cause"), "WORKFLOW_TASK_FAILED_CAUSE_")
     failure = event.take("failure")
-    error = {**(error_of(failure) if failure else {"message": ""}), "type": cause or "WorkflowTaskFailed", "retryable": True}
+    error = {
+        **(error_of(failure) if failure else {"message": ""}),
+        "type": cause or "WorkflowTaskFailed",
+        "retryable": True,
+    }
     build = versions.build_of(event.rest)
     problem = None
     if cause == "ResetWorkflow":
@@ -99,7 +123,13 @@ def task_failed(run: History, event: Event) -> list[Draft]:
     else:
         run.lost_now = event.number
     if cause not in _HARMLESS:
-        problem = {"cause": error["type"], "message": error["message"], "build": build or None, "since": event.at, "event": event.number}
+        problem = {
+            "cause": error["type"],
+            "message": error["message"],
+            "build": build or None,
+            "since": event.at,
+            "event": event.number,
+        }
     run.task = Task("", event.at, problem=problem or run.task.problem)
     return [{"error": error, "build": build or None}]
 
@@ -116,7 +146,14 @@ def signaled(run: History, event: Event) -> list[Draft]:
     sender = _run_id(event.rest.get("externalWorkflowExecution"))
     out = names.input_of(event.take("input"))
     by = text_of(event.rest.get("identity")) or None
-    return [{"kind": "signal.received", "name": text_of(event.rest.get("signalName")) or None, "out": out, "by": sender or by}]
+    return [
+        {
+            "kind": "signal.received",
+            "name": text_of(event.rest.get("signalName")) or None,
+            "out": out,
+            "by": sender or by,
+        }
+    ]
 
 
 def update_accepted(run: History, event: Event) -> list[Draft]:
@@ -128,7 +165,15 @@ def update_accepted(run: History, event: Event) -> list[Draft]:
     name = text_of(asked.get("name"))
     run.updates[call] = name
     out = names.input_of(asked.pop("args", None))
-    return [{"kind": "signal.received", "name": name or None, "call": call or None, "out": out, "by": text_of(meta.get("identity")) or None}]
+    return [
+        {
+            "kind": "signal.received",
+            "name": name or None,
+            "call": call or None,
+            "out": out,
+            "by": text_of(meta.get("identity")) or None,
+        }
+    ]
 
 
 def update_completed(run: History, event: Event) -> list[Draft]:
@@ -141,13 +186,23 @@ def update_completed(run: History, event: Event) -> list[Draft]:
 
 
 def paused(run: History, event: Event) -> list[Draft]:
-    run.paused = {"by": text_of(event.rest.get("identity")) or None, "reason": text_of(event.take("reason")) or None, "since": event.at}
+    run.paused = {
+        "by": text_of(event.rest.get("identity")) or None,
+        "reason": text_of(event.take("reason")) or None,
+        "since": event.at,
+    }
     return [{"kind": "run.held", "reason": run.paused["reason"], "by": run.paused["by"]}]
 
 
 def unpaused(run: History, event: Event) -> list[Draft]:
     run.paused = None
-    return [{"kind": "run.released", "by": text_of(event.rest.get("identity")) or None, "reason": text_of(event.take("reason")) or None}]
+    return [
+        {
+            "kind": "run.released",
+            "by": text_of(event.rest.get("identity")) or None,
+            "reason": text_of(event.take("reason")) or None,
+        }
+    ]
 
 
 def cancel_requested(run: History, event: Event) -> list[Draft]:
@@ -175,8 +230,13 @@ def options_updated(run: History, event: Event) -> list[Draft]:
 
 def external(run: History, event: Event) -> list[Draft]:
     """Something sent to another run: a signal or a request to cancel."""
-    return [{"name": text_of(event.rest.get("signalName")) or None, "out": names.input_of(event.take("input")),
-             "child": _run_id(event.rest.get("workflowExecution"))}]
+    return [
+        {
+            "name": text_of(event.rest.get("signalName")) or None,
+            "out": names.input_of(event.take("input")),
+            "child": _run_id(event.rest.get("workflowExecution")),
+        }
+    ]
 
 
 RUNS: Final[dict[str, Callable[[History, Event], list[Draft]]]] = {

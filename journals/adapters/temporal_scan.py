@@ -227,12 +227,19 @@ def _head(data: bytes, span: Span) -> Head | None:
         return None
     kind, attributes = type_of(event), dict_of(event.get(attributes_key(event)))
     first = kind == "WorkflowExecutionStarted"
-    reset = kind == "WorkflowTaskFailed" and text_of(attributes.get("cause")).replace("_", "").upper().endswith("RESETWORKFLOW")
+    reset = kind == "WorkflowTaskFailed" and text_of(attributes.get("cause")).replace("_", "").upper().endswith(
+        "RESETWORKFLOW"
+    )
     run_id = attributes.get("originalExecutionRunId") if first else attributes.get("newRunId") if reset else ""
     return Head(
-        span=span, number=number_of(event.get("eventId")) or 0, type=kind, odd=odd, stored="taskId" in event,
+        span=span,
+        number=number_of(event.get("eventId")) or 0,
+        type=kind,
+        odd=odd,
+        stored="taskId" in event,
         task=number_of(attributes.get("workflowTaskCompletedEventId")) or 0,
-        workflow_id=text_of(attributes.get("workflowId")) if first else "", run_id=text_of(run_id),
+        workflow_id=text_of(attributes.get("workflowId")) if first else "",
+        run_id=text_of(run_id),
         base_id=text_of(attributes.get("baseRunId")) if reset else "",
     )
 

@@ -29,7 +29,14 @@ def activity_scheduled(run: History, event: Event) -> list[Draft]:
     step.effect = names.effect_of(name, run.mapping)
     _ask(step, given, run)
     step.versions = {**run.step_versions(kind, name), **own}
-    return [{**step.line("started"), "versions": _stated(run, step), "in": given, "runtime_key": f"{run.workflow_id}/{step.call}"}]
+    return [
+        {
+            **step.line("started"),
+            "versions": _stated(run, step),
+            "in": given,
+            "runtime_key": f"{run.workflow_id}/{step.call}",
+        }
+    ]
 
 
 def activity_started(run: History, event: Event) -> list[Draft]:
@@ -43,7 +50,9 @@ def activity_started(run: History, event: Event) -> list[Draft]:
     lines: list[Draft] = []
     if failure:
         step.attempt = max(1, attempt - 1)
-        lines.append({**step.line("error"), "error": error_of(failure), "outcome": "retried", "id_suffix": ":last_failure"})
+        lines.append(
+            {**step.line("error"), "error": error_of(failure), "outcome": "retried", "id_suffix": ":last_failure"}
+        )
     step.attempt, step.begun = attempt, True
     if build:
         step.versions["app"] = build
@@ -102,7 +111,9 @@ def operation_scheduled(run: History, event: Event) -> list[Draft]:
     """A Nexus operation: a call of another service, so a tool."""
     parts = [text_of(event.rest.get(k)) for k in ("endpoint", "service", "operation")]
     given = event.take("input", wire.MISSING)
-    step = _new(run, event, "tool", "/".join(p for p in parts if p) or "operation", text_of(event.rest.get("requestId")))
+    step = _new(
+        run, event, "tool", "/".join(p for p in parts if p) or "operation", text_of(event.rest.get("requestId"))
+    )
     step.effect = names.effect_of(step.name, run.mapping)
     _ask(step, given, run)
     step.versions = {}
@@ -146,7 +157,15 @@ def marker(run: History, event: Event) -> list[Draft]:
         return [_patch(details)]
     if name in ("SideEffect", "MutableSideEffect"):
         branch, number = run.place(event.number)
-        return [{"kind": "value.result", "name": name, "step": number, "branch": branch, "out": _first(details.get("data"), details)}]
+        return [
+            {
+                "kind": "value.result",
+                "name": name,
+                "step": number,
+                "branch": branch,
+                "out": _first(details.get("data"), details),
+            }
+        ]
     return [{"name": name}]
 
 
@@ -242,8 +261,16 @@ def _local_activity(run: History, event: Event, details: dict[str, Any]) -> list
     name = text_of(data.get("activity_type") or data.get("ActivityType")) or "local activity"
     kind = names.kind_of(name, None, run.mapping)
     branch, number = run.place(event.number)
-    step = Step(event=event.number, kind=kind, branch=branch, step=number, name=name, at=event.at, closed=True,
-                call=text_of(data.get("activity_id") or data.get("ActivityID")))
+    step = Step(
+        event=event.number,
+        kind=kind,
+        branch=branch,
+        step=number,
+        name=name,
+        at=event.at,
+        closed=True,
+        call=text_of(data.get("activity_id") or data.get("ActivityID")),
+    )
     step.attempt = number_of(data.get("attempt") or data.get("Attempt")) or 1
     step.effect = names.effect_of(name, run.mapping)
     line: Draft = {**step.line("error" if failure else "result"), "versions": _stated(run, step), "local": True}
@@ -261,4 +288,3 @@ def _patch(details: dict[str, Any]) -> Draft:
     version = _first(details.get("version"))
     out = {"deprecated": bool(data.get("deprecated"))} if data else {"version": version}
     return {"kind": "version.marker", "name": name or "patch", "out": out}
-

@@ -21,7 +21,20 @@ from drainboard import wire
 _MIME: Final = re.compile(r"[a-z]+/[A-Za-z0-9.+_-]+\Z")
 _PAYLOAD_KEYS: Final = frozenset(("metadata", "data", "externalPayloads"))
 _HOLDERS: Final = frozenset(
-    ["input", "result", "details", "lastHeartbeatDetails", "lastCompletionResult", "fields", "indexedFields", "summary", "args", "success", "encodedAttributes", "heartbeatDetails"]
+    [
+        "input",
+        "result",
+        "details",
+        "lastHeartbeatDetails",
+        "lastCompletionResult",
+        "fields",
+        "indexedFields",
+        "summary",
+        "args",
+        "success",
+        "encodedAttributes",
+        "heartbeatDetails",
+    ]
 )
 """Attributes whose children are payloads; elsewhere only what looks like a payload is read as one."""
 

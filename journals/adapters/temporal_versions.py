@@ -49,7 +49,9 @@ def of_model_input(given: Any, summary: str, mapping: Mapping[str, Any]) -> dict
         made.update(_named(arg, _INPUT_NAMES))
         instructions = text_of(arg.get("system_instructions") or arg.get("systemInstructions"))
         if instructions and "prompt" not in made:
-            made["prompt"] = {summary or "system_instructions": wire.digest_bytes(instructions.encode("utf-8", "surrogatepass"))}
+            made["prompt"] = {
+                summary or "system_instructions": wire.digest_bytes(instructions.encode("utf-8", "surrogatepass"))
+            }
         tools = _tools(arg.get("tools"))
         if tools:
             made["tools"] = tools

@@ -13,7 +13,8 @@ from journals.adapters.base import InputFile, Item, Line, Options
 
 FOLDER = Path(__file__).parent.parent / "fixtures/adapters/temporal"
 NAMES = sorted(
-    [p.name.removesuffix(".gz") for p in FOLDER.glob("*.gz")] + [f"made/{p.name}" for p in (FOLDER / "made").glob("*.json")]
+    [p.name.removesuffix(".gz") for p in FOLDER.glob("*.gz")]
+    + [f"made/{p.name}" for p in (FOLDER / "made").glob("*.json")]
 )
 
 
@@ -52,12 +53,19 @@ def state(*names: str) -> dict[str, Any]:
     return states(read(*names))[-1]
 
 
-def history(*events: Mapping[str, Any], run_id: str = "0f3c1f2e-0000-4000-8000-0000000000aa", workflow_id: str = "wf-1") -> bytes:
+def history(
+    *events: Mapping[str, Any], run_id: str = "0f3c1f2e-0000-4000-8000-0000000000aa", workflow_id: str = "wf-1"
+) -> bytes:
     """A history of these events after its first one; ids are given in order, times are a second apart.
 
     An event is `{"type": "TimerFired", **attributes}`; `top` holds fields beside the attributes.
     """
-    first = {"type": "WorkflowExecutionStarted", "workflowId": workflow_id, "workflowType": {"name": "Agent"}, "originalExecutionRunId": run_id}
+    first = {
+        "type": "WorkflowExecutionStarted",
+        "workflowId": workflow_id,
+        "workflowType": {"name": "Agent"},
+        "originalExecutionRunId": run_id,
+    }
     return json.dumps({"events": [event(n, e) for n, e in enumerate([first, *events], 1)]}).encode()
 
 

@@ -218,7 +218,14 @@ def test_knows_its_own_files_by_their_beginning(name: str) -> None:
 
 
 def test_does_not_claim_files_of_others() -> None:
-    for other in (b'{"run":"a","kind":"note"}', b'{"resourceSpans":[]}', b"", b"\x1f\x8b", b'{"workflow_uuid":"x","status":"PENDING"}', b"plain text"):
+    for other in (
+        b'{"run":"a","kind":"note"}',
+        b'{"resourceSpans":[]}',
+        b"",
+        b"\x1f\x8b",
+        b'{"workflow_uuid":"x","status":"PENDING"}',
+        b"plain text",
+    ):
         assert temporal.sniff([InputFile.of("x", other)]) == 0.0
 
 
@@ -229,7 +236,9 @@ def test_reads_a_whole_folder_at_once_without_a_conflict() -> None:
         contents.setdefault((entry.run, wire.parse(entry.raw).id or ""), set()).add(entry.raw)
     assert len({run for run, _ in contents}) == 40
     # The HTTP shorthand wrote one empty list as null; nothing else differs between any two exports of one run.
-    assert [key for key, raws in contents.items() if len(raws) > 1] == [("refund-c-signal/01a22742-e7ef-785a-a56c-aaaeb765535a", "40")]
+    assert [key for key, raws in contents.items() if len(raws) > 1] == [
+        ("refund-c-signal/01a22742-e7ef-785a-a56c-aaaeb765535a", "40")
+    ]
     newest = {i.run: json.loads(i.raw)["out"] for i in found if isinstance(i, Line) and b'"runtime.state"' in i.raw}
     assert newest["refund-b-crash/01a22742-7952-72cd-a0db-bc21029aa218"]["status"] == "completed"
 

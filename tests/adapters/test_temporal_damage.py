@@ -44,7 +44,9 @@ def test_every_beginning_of_a_file_gives_a_beginning_of_its_lines(cut: int) -> N
     assert got == LINES[: len(got)]
     assert got or [i for i in found if isinstance(i, Refused)]
     assert not [s for s in states(found) if s["complete"]]
-    assert [i for i in found if isinstance(i, Refused)] or [i.code for i in found if isinstance(i, Partial)] == ["torn_tail"]
+    assert [i for i in found if isinstance(i, Refused)] or [i.code for i in found if isinstance(i, Partial)] == [
+        "torn_tail"
+    ]
 
 
 def test_a_torn_file_names_the_event_that_it_ends_in() -> None:
@@ -53,7 +55,9 @@ def test_a_torn_file_names_the_event_that_it_ends_in() -> None:
     lost = next(i for i in found if isinstance(i, Unread))
     assert lost.reason == "the file ends inside this event"
     assert WHOLE[lost.byte : at].split() == [b"{"]
-    assert [i.runs for i in found if isinstance(i, Partial)] == [("refund-e-retry/01a22742-f831-7c42-ae6e-1988aff10c15",)]
+    assert [i.runs for i in found if isinstance(i, Partial)] == [
+        ("refund-e-retry/01a22742-f831-7c42-ae6e-1988aff10c15",)
+    ]
     assert len(lines(found)) == 23
 
 
@@ -66,7 +70,11 @@ def test_a_file_that_ends_between_two_events_is_torn_too() -> None:
 @pytest.mark.parametrize("seed", range(300))
 def test_no_mutation_stops_the_reader_or_makes_a_line_that_is_not_one(seed: int) -> None:
     rng = random.Random(seed)
-    body = bytearray(WHOLE if seed % 3 else history({"type": "TimerStarted", "timerId": "1"}, {"type": "TimerFired", "startedEventId": "2"}))
+    body = bytearray(
+        WHOLE
+        if seed % 3
+        else history({"type": "TimerStarted", "timerId": "1"}, {"type": "TimerFired", "startedEventId": "2"})
+    )
     for _ in range(rng.choice((1, 1, 1, 3, 12))):
         at = rng.randrange(len(body))
         what = rng.randrange(5)
@@ -90,7 +98,9 @@ def test_values_of_wrong_types_stop_nothing(seed: int) -> None:
 
     def spoil(value: object) -> object:
         if rng.random() < 0.02:
-            return rng.choice([None, 7, -1, "", "x", [], {}, [1], {"payloads": 3}, {"metadata": {"encoding": 5}}, True, 1.5])
+            return rng.choice(
+                [None, 7, -1, "", "x", [], {}, [1], {"payloads": 3}, {"metadata": {"encoding": 5}}, True, 1.5]
+            )
         if isinstance(value, dict):
             return {k: spoil(v) for k, v in value.items()}
         return [spoil(v) for v in value] if isinstance(value, list) else value
@@ -103,7 +113,9 @@ def test_one_damaged_event_costs_only_itself() -> None:
     at = WHOLE.index(b'"eventId": "9"') + 40
     found = checked(WHOLE[:at] + b"\x00" + WHOLE[at:])
     assert [e["id"] for e in lines(found)] == [wire.parse(raw).id for raw in LINES if wire.parse(raw).id != "9"]
-    assert [(i.reason, i.code) for i in found if isinstance(i, Partial)] == [("damaged: this event is not JSON", "missing_entry")]
+    assert [(i.reason, i.code) for i in found if isinstance(i, Partial)] == [
+        ("damaged: this event is not JSON", "missing_entry")
+    ]
     assert states(found)[0]["complete"] is False
 
 

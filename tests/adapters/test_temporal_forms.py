@@ -19,11 +19,19 @@ CODED = "eyJhIjoxLCJiIjpbMi41LDNdfQ=="  # {"a":1,"b":[2.5,3]}
 def coded(encoding: str, body: bytes, **metadata: str) -> dict[str, Any]:
     """A payload as the CLI writes it."""
     meta = {"encoding": encoding, **metadata}
-    return {"metadata": {k: base64.b64encode(v.encode()).decode() for k, v in meta.items()}, "data": base64.b64encode(body).decode()}
+    return {
+        "metadata": {k: base64.b64encode(v.encode()).decode() for k, v in meta.items()},
+        "data": base64.b64encode(body).decode(),
+    }
 
 
 def scheduled(payloads: Any) -> dict[str, Any]:
-    return {"type": "ActivityTaskScheduled", "activityId": "1", "activityType": {"name": "send_refund"}, "input": payloads}
+    return {
+        "type": "ActivityTaskScheduled",
+        "activityId": "1",
+        "activityType": {"name": "send_refund"},
+        "input": payloads,
+    }
 
 
 def started_with(payloads: Any) -> tuple[dict[str, Any], Line]:
@@ -77,7 +85,9 @@ def test_reads_other_shapes_of_the_same_history(shape: str) -> None:
         events = [{**e, "eventId": int(e["eventId"])} for e in events]
     if shape == "no-types":
         events = [{k: v for k, v in e.items() if k != "eventType"} for e in events]
-    whole = json.dumps(events if shape == "array" else {"events": events}, indent=None if shape == "line" else 1).encode()
+    whole = json.dumps(
+        events if shape == "array" else {"events": events}, indent=None if shape == "line" else 1
+    ).encode()
     if shape == "bom":
         whole = b"\xef\xbb\xbf" + whole
     if shape == "crlf":
@@ -103,7 +113,9 @@ def test_detects_the_form_of_each_value_by_itself(given: Any) -> None:
     line, _ = started_with(given)
     assert line["in"] == {"a": 1, "b": [2.5, 3]}
     assert b'"in":{"a":1,"b":[2.5,3]}' in wire.dump({"in": line["in"]})
-    assert line["request"] == wire.request_fingerprint(kind="tool", name="send_refund", in_={"a": 1, "b": [2.5, 3]}, key=None)
+    assert line["request"] == wire.request_fingerprint(
+        kind="tool", name="send_refund", in_={"a": 1, "b": [2.5, 3]}, key=None
+    )
 
 
 def test_a_users_value_that_resembles_a_payload_stays_what_it_is() -> None:
@@ -189,7 +201,9 @@ def test_a_page_of_a_history_is_partial_and_a_page_without_its_start_is_refused(
     first = {"history": {"events": body["history"]["events"][:9]}, "nextPageToken": "abc"}
     rest = {"history": {"events": body["history"]["events"][9:]}, "nextPageToken": ""}
     found = items([InputFile.of("1.json", json.dumps(first).encode())])
-    assert [i.reason for i in found if isinstance(i, Partial)] == ["this is one page of the history; the next one is missing"]
+    assert [i.reason for i in found if isinstance(i, Partial)] == [
+        "this is one page of the history; the next one is missing"
+    ]
     assert states(found)[0]["complete"] is False
     refused = [i.reason for i in items([InputFile.of("2.json", json.dumps(rest).encode())]) if isinstance(i, Refused)]
     assert "begins at event 10" in refused[0]

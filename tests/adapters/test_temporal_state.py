@@ -10,15 +10,30 @@ import pytest
 from journals.adapters.base import InputFile, Note, Refused
 from tests.adapters.temporal_captures import data, items, made, payload, read, state, states
 
-ACTIVITY = {"type": "ActivityTaskScheduled", "activityId": "1", "activityType": {"name": "send_refund"}, "input": payload({"a": 1})}
-TURN = ({"type": "WorkflowTaskScheduled"}, {"type": "WorkflowTaskStarted"}, {"type": "WorkflowTaskCompleted", "workerVersion": {"buildId": "b1"}})
+ACTIVITY = {
+    "type": "ActivityTaskScheduled",
+    "activityId": "1",
+    "activityType": {"name": "send_refund"},
+    "input": payload({"a": 1}),
+}
+TURN = (
+    {"type": "WorkflowTaskScheduled"},
+    {"type": "WorkflowTaskStarted"},
+    {"type": "WorkflowTaskCompleted", "workerVersion": {"buildId": "b1"}},
+)
 
 
 def test_a_describe_makes_a_running_step_certain() -> None:
     told = state("b-crash.inflight.show.json", "b-crash.inflight.describe.json")
     assert told["status"] == "running"
     pending = told["pending"][0]
-    assert (pending["step"], pending["name"], pending["state"], pending["attempt"], pending["entry"]) == (4, "send_refund", "STARTED", 1, 24)
+    assert (pending["step"], pending["name"], pending["state"], pending["attempt"], pending["entry"]) == (
+        4,
+        "send_refund",
+        "STARTED",
+        1,
+        24,
+    )
     assert pending["key"] == "refund-b-crash:call_2"
     assert pending["last_started_at"] == "2026-11-29T12:23:17.674561424Z"
 
@@ -33,19 +48,29 @@ def test_a_history_alone_does_not_say_that_a_scheduled_step_runs() -> None:
 def test_a_describe_tells_a_step_that_waits_for_its_next_attempt() -> None:
     pending = state("e-retry.between.show.json", "e-retry.between.describe.json")["pending"][0]
     assert (pending["state"], pending["attempt"], pending["max_attempts"]) == ("SCHEDULED", 2, 5)
-    assert (pending["last_failure"]["type"], pending["last_failure"]["message"]) == ("ProviderUnavailable", "payment provider 503")
+    assert (pending["last_failure"]["type"], pending["last_failure"]["message"]) == (
+        "ProviderUnavailable",
+        "payment provider 503",
+    )
 
 
 def test_a_describe_tells_a_heartbeat_and_a_pause_of_one_step() -> None:
-    assert state("i-heartbeat.inflight.show.json", "i-heartbeat.inflight.describe.json")["pending"][0]["heartbeat"] == [{"progress": 0}]
-    assert state("i-activity-paused.show.json", "i-activity-paused.describe.json")["pending"][0]["state"] == "PAUSE_REQUESTED"
+    assert state("i-heartbeat.inflight.show.json", "i-heartbeat.inflight.describe.json")["pending"][0]["heartbeat"] == [
+        {"progress": 0}
+    ]
+    assert (
+        state("i-activity-paused.show.json", "i-activity-paused.describe.json")["pending"][0]["state"]
+        == "PAUSE_REQUESTED"
+    )
 
 
 @pytest.mark.parametrize("beside", [(), ("c-signal.parked.describe.json",)])
 def test_a_run_without_anything_to_do_is_parked(beside: tuple[str, ...]) -> None:
     told = state("c-signal.parked.show.json", *beside)
     assert told["status"] == "parked"
-    assert [(w["what"], w["step"], w["until"]) for w in told["waiting"]] == [("timer", 4, "2026-11-30T12:23:45.999412Z")]
+    assert [(w["what"], w["step"], w["until"]) for w in told["waiting"]] == [
+        ("timer", 4, "2026-11-30T12:23:45.999412Z")
+    ]
 
 
 def test_a_query_beside_it_names_the_signals_it_waits_for() -> None:
@@ -65,20 +90,31 @@ def test_a_run_that_waits_for_nothing_it_names_waits_for_a_signal() -> None:
     assert [w["what"] for w in states(made(*TURN))[0]["waiting"]] == ["signal:?"]
 
 
-@pytest.mark.parametrize("last", [{"type": "WorkflowExecutionSignaled", "signalName": "go"}, {"type": "WorkflowTaskScheduled"}, ACTIVITY])
+@pytest.mark.parametrize(
+    "last", [{"type": "WorkflowExecutionSignaled", "signalName": "go"}, {"type": "WorkflowTaskScheduled"}, ACTIVITY]
+)
 def test_a_run_that_has_something_to_take_up_is_not_parked(last: dict[str, Any]) -> None:
     assert states(made(*TURN, last))[0]["status"] == "running"
 
 
 def test_waits_for_children() -> None:
-    told = states(made(*TURN, {"type": "StartChildWorkflowExecutionInitiated", "workflowId": "c-1", "workflowType": {"name": "Child"}}))[0]
+    told = states(
+        made(
+            *TURN,
+            {"type": "StartChildWorkflowExecutionInitiated", "workflowId": "c-1", "workflowType": {"name": "Child"}},
+        )
+    )[0]
     assert (told["status"], told["waiting"][0]["what"]) == ("parked", "child:c-1")
 
 
 def test_a_run_whose_code_does_not_fit_is_stuck_and_says_since_when() -> None:
     alone = state("made/diverged-recorded.json")
     assert alone["status"] == "stuck"
-    assert (alone["stuck"]["cause"], alone["stuck"]["build"], alone["stuck"]["event"]) == ("NonDeterministicError", "agent-1.5.0", 20)
+    assert (alone["stuck"]["cause"], alone["stuck"]["build"], alone["stuck"]["event"]) == (
+        "NonDeterministicError",
+        "agent-1.5.0",
+        20,
+    )
     assert alone["stuck"]["attempt"] is None  # tries after the first are not in the export
     assert alone["build"] == "agent-1.4.0"
     both = state("made/diverged-recorded.json", "made/diverged-describe.json")
@@ -94,15 +130,25 @@ def test_the_sketch_of_the_running_task_is_a_fact_and_no_entry() -> None:
 
 def test_a_run_that_got_over_its_failures_is_not_stuck() -> None:
     assert state("f-nondet.rolledback.show.json")["stuck"] is None
-    failed = {"type": "WorkflowTaskFailed", "cause": "WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR", "failure": {"message": "m"}}
+    failed = {
+        "type": "WorkflowTaskFailed",
+        "cause": "WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR",
+        "failure": {"message": "m"},
+    }
     assert states(made(*TURN[:2], failed, *TURN))[0]["stuck"] is None
-    assert states(made(*TURN[:2], {**failed, "cause": "WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND"}))[0]["stuck"] is None
+    assert (
+        states(made(*TURN[:2], {**failed, "cause": "WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND"}))[0]["stuck"] is None
+    )
     assert states(made(*TURN[:2], failed))[0]["status"] == "stuck"
 
 
 def test_a_paused_run_is_held() -> None:
     told = state("i-paused.show.json", "i-paused.describe.json")
-    assert (told["status"], told["paused"]["reason"], told["paused"]["by"]) == ("held", "operator stop", "temporal-cli:root@vm")
+    assert (told["status"], told["paused"]["reason"], told["paused"]["by"]) == (
+        "held",
+        "operator stop",
+        "temporal-cli:root@vm",
+    )
 
 
 def test_names_the_build_and_what_the_run_is_pinned_to() -> None:
@@ -138,16 +184,27 @@ def test_a_list_beside_a_history_gives_its_status() -> None:
 
 def test_a_list_tells_of_a_run_whose_tasks_keep_failing() -> None:
     row = json.loads(data("f-nondet.list.json"))[0]
-    problems = {"metadata": {"encoding": "json/plain"}, "data": ["category=WorkflowTaskFailed", "cause=WorkflowTaskFailedCauseNonDeterministicError"]}
+    problems = {
+        "metadata": {"encoding": "json/plain"},
+        "data": ["category=WorkflowTaskFailed", "cause=WorkflowTaskFailedCauseNonDeterministicError"],
+    }
     row["searchAttributes"]["indexedFields"]["TemporalReportedProblems"] = problems
-    found = items([InputFile.of("h.json", data("f-nondet.crashed.show.json")), InputFile.of("l.json", json.dumps([row]).encode())])
+    found = items(
+        [InputFile.of("h.json", data("f-nondet.crashed.show.json")), InputFile.of("l.json", json.dumps([row]).encode())]
+    )
     assert states(found)[0]["stuck"]["cause"] == "NonDeterministicError"
 
 
 def test_a_describe_alone_says_where_the_run_stands() -> None:
     told = state("made/pending-describe.json")
     pending = told["pending"][0]
-    assert (told["status"], pending["name"], pending["state"], pending["attempt"], pending["step"]) == ("running", "send_invoice", "STARTED", 3, None)
+    assert (told["status"], pending["name"], pending["state"], pending["attempt"], pending["step"]) == (
+        "running",
+        "send_invoice",
+        "STARTED",
+        3,
+        None,
+    )
     assert (told["complete"], told["events"]["last"]) == (False, 0)
 
 
@@ -170,7 +227,11 @@ def test_a_turn_that_is_open_may_hide_a_local_activity() -> None:
 def test_the_same_facts_give_the_same_note_and_other_facts_another() -> None:
     once, again, other = (
         next(i for i in read(*names) if b'"runtime.state"' in getattr(i, "raw", b""))
-        for names in (("b-crash.inflight.show.json",), ("b-crash.inflight.sdk.json",), ("b-crash.inflight.show.json", "b-crash.inflight.describe.json"))
+        for names in (
+            ("b-crash.inflight.show.json",),
+            ("b-crash.inflight.sdk.json",),
+            ("b-crash.inflight.show.json", "b-crash.inflight.describe.json"),
+        )
     )
     assert once.raw == again.raw
     assert json.loads(once.raw)["id"] != json.loads(other.raw)["id"]

@@ -23,7 +23,13 @@ def of_kind(entries: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
 
 
 def activity(name: str, *, given: Any = None, **attributes: Any) -> dict[str, Any]:
-    return {"type": "ActivityTaskScheduled", "activityId": "1", "activityType": {"name": name}, "input": payload(given), **attributes}
+    return {
+        "type": "ActivityTaskScheduled",
+        "activityId": "1",
+        "activityType": {"name": name},
+        "input": payload(given),
+        **attributes,
+    }
 
 
 def test_tells_the_run_with_its_agent_parent_and_versions() -> None:
@@ -33,7 +39,11 @@ def test_tells_the_run_with_its_agent_parent_and_versions() -> None:
     assert first["parent"] == "refund-h-parent/01a22743-cc1c-764d-b199-48ce0ce11235"
     assert first["in"]["order_id"] == "A-1020-c1"
     top = by_id("a-normal.show.json")["1"]
-    assert top["versions"] == {"prompt": "refund-prompt@3", "model": "fake-model-2026-01", "tools": {"tools": "tools@5"}}
+    assert top["versions"] == {
+        "prompt": "refund-prompt@3",
+        "model": "fake-model-2026-01",
+        "tools": {"tools": "tools@5"},
+    }
     assert (top["workflow_id"], top["run_id"]) == ("refund-a-normal", "01a22742-769f-7acc-8eeb-0fc9e2db464f")
 
 
@@ -57,7 +67,11 @@ def test_tells_the_failure_before_the_last_attempt_as_an_error_of_that_attempt()
     assert (step[1]["error"]["type"], step[1]["outcome"]) == ("StartToCloseTimeout", "retried")
     assert {e["key"] for e in step if "key" in e} == {"refund-b-crash:call_2"}
     retried = by_id("e-retry.done.show.json")["25:last_failure"]
-    assert (retried["attempt"], retried["error"]["type"], retried["error"]["retryable"]) == (2, "ProviderUnavailable", True)
+    assert (retried["attempt"], retried["error"]["type"], retried["error"]["retryable"]) == (
+        2,
+        "ProviderUnavailable",
+        True,
+    )
     assert retried["error"]["details"] == [{"provider": "fakepay", "status": 503}]
 
 
@@ -82,7 +96,12 @@ def test_gives_commands_of_one_turn_branches_of_their_own() -> None:
     opened = of_kind(entries, "parallel.started")[0]
     assert (opened["id"], opened["step"], opened["branches"]) == ("12:parallel", 2, 3)
     places = {e["name"]: (e.get("branch", ""), e["step"]) for e in of_kind(entries, "tool.started")}
-    assert places == {"lookup_order": ("2.1", 1), "check_fraud": ("2.2", 1), "check_inventory": ("2.3", 1), "send_refund": ("", 4)}
+    assert places == {
+        "lookup_order": ("2.1", 1),
+        "check_fraud": ("2.2", 1),
+        "check_inventory": ("2.3", 1),
+        "send_refund": ("", 4),
+    }
     results = {e["name"]: e["branch"] for e in of_kind(entries, "tool.result") if "branch" in e}
     assert results == {"lookup_order": "2.1", "check_fraud": "2.2", "check_inventory": "2.3"}
 
@@ -91,18 +110,30 @@ def test_says_that_a_local_activity_may_have_run_in_a_lost_turn() -> None:
     entries = by_id("b-local.recovered.show.json")
     assert (entries["27"]["kind"], entries["27"]["local"], entries["27"].get("attempt", 1)) == ("tool.result", True, 1)
     lost = entries["27:lost_turn"]
-    assert (lost["kind"], lost["error"]["type"], lost["step"]) == ("tool.error", "LostTurnTimeout", entries["27"]["step"])
+    assert (lost["kind"], lost["error"]["type"], lost["step"]) == (
+        "tool.error",
+        "LostTurnTimeout",
+        entries["27"]["step"],
+    )
     assert entries["23"]["kind"] == "temporal.WorkflowTaskTimedOut"
 
 
 def test_a_local_activity_of_an_undisturbed_turn_is_told_once() -> None:
-    details = {"data": payload({"activity_id": "1", "activity_type": "send_refund", "attempt": 2}), "result": payload("ok")}
+    details = {
+        "data": payload({"activity_id": "1", "activity_type": "send_refund", "attempt": 2}),
+        "result": payload("ok"),
+    }
     found = lines(made({"type": "MarkerRecorded", "markerName": "core_local_activity", "details": details}))
     assert [(e["kind"], e.get("attempt"), e.get("out")) for e in found[1:]] == [("tool.result", 2, "ok")]
 
 
 def test_tells_children_with_the_runs_they_became() -> None:
-    entries = of_kind(lines(read("h-parent.run1.show.json")), "child.started", "child.result", "temporal.ChildWorkflowExecutionStarted")
+    entries = of_kind(
+        lines(read("h-parent.run1.show.json")),
+        "child.started",
+        "child.result",
+        "temporal.ChildWorkflowExecutionStarted",
+    )
     first = [e for e in entries if e["step"] == 1]
     assert [e["kind"] for e in first] == ["child.started", "temporal.ChildWorkflowExecutionStarted", "child.result"]
     assert first[0]["child"] == "refund-h-parent/refund-0-1"
@@ -131,7 +162,9 @@ def test_tells_signals_and_updates_with_who_sent_them() -> None:
     assert (signal["name"], signal["by"]) == ("approve", "temporal-cli:root@vm")
     assert signal["out"] == {"approved": True, "by": "alice@example.com", "note": "ok < 50 EUR"}
     assert "step" not in signal
-    update = of_kind(lines(read("c-update.approved.show.json")), "signal.received", "temporal.WorkflowExecutionUpdateCompleted")
+    update = of_kind(
+        lines(read("c-update.approved.show.json")), "signal.received", "temporal.WorkflowExecutionUpdateCompleted"
+    )
     assert [(e["name"], e["call"]) for e in update] == [("submit_decision", "decision-1")] * 2
     assert update[1]["out"] == {"accepted": True, "at_message": 4}
     sent = of_kind(lines(read("h-parent.run1.show.json")), "temporal.SignalExternalWorkflowExecutionInitiated")[0]
@@ -145,7 +178,15 @@ def test_tells_signals_and_updates_with_who_sent_them() -> None:
     ("f-override.done.show.json", [("deploy.pinned", None), ("run.completed", None)]),
 ])  # fmt: skip
 def test_tells_what_operators_did(fixture: str, kinds: list[tuple[str, str | None]]) -> None:
-    wanted = ("run.stopped", "run.cancelled", "run.held", "run.released", "run.completed", "deploy.pinned", "temporal.WorkflowExecutionCancelRequested")
+    wanted = (
+        "run.stopped",
+        "run.cancelled",
+        "run.held",
+        "run.released",
+        "run.completed",
+        "deploy.pinned",
+        "temporal.WorkflowExecutionCancelRequested",
+    )
     assert [(e["kind"], e.get("reason")) for e in of_kind(lines(read(fixture)), *wanted)] == kinds
 
 
@@ -165,7 +206,11 @@ def test_tells_patches_and_recorded_values() -> None:
         {"type": "MarkerRecorded", "markerName": "SideEffect", "details": {"data": payload("a1b2")}},
         {"type": "MarkerRecorded", "markerName": "own", "details": {"x": payload(1)}},
     ))  # fmt: skip
-    assert [(e["kind"], e["name"]) for e in go[1:]] == [("version.marker", "split"), ("value.result", "SideEffect"), ("temporal.MarkerRecorded", "own")]
+    assert [(e["kind"], e["name"]) for e in go[1:]] == [
+        ("version.marker", "split"),
+        ("value.result", "SideEffect"),
+        ("temporal.MarkerRecorded", "own"),
+    ]
     assert (go[1]["out"], go[2]["out"], go[2]["step"]) == ({"version": 2}, "a1b2", 1)
 
 
@@ -175,7 +220,9 @@ def test_calls_of_other_services_are_tools() -> None:
         {"type": "NexusOperationStarted", "scheduledEventId": "2"},
         {"type": "NexusOperationCompleted", "scheduledEventId": "2", "result": {"metadata": {"encoding": "json/plain"}, "data": "rf"}},
     ))  # fmt: skip
-    assert [(e["kind"], e["name"], e["step"]) for e in found[1:]] == [(k, "pay/Refunds/send", 1) for k in ("tool.started", "temporal.NexusOperationStarted", "tool.result")]
+    assert [(e["kind"], e["name"], e["step"]) for e in found[1:]] == [
+        (k, "pay/Refunds/send", 1) for k in ("tool.started", "temporal.NexusOperationStarted", "tool.result")
+    ]
     assert (found[1]["key"], found[3]["out"]) == ("k1", "rf")
 
 
@@ -209,7 +256,9 @@ def test_a_reset_names_what_it_copied() -> None:
     entries = lines(read("i-reset.newrun.show.json"))
     copied = [e["seq"] for e in entries if "copied_from" in e]
     assert copied == list(range(1, 11))
-    assert {e["copied_from"] for e in entries if "copied_from" in e} == {state("i-reset.newrun.show.json")["forked_from"]}
+    assert {e["copied_from"] for e in entries if "copied_from" in e} == {
+        state("i-reset.newrun.show.json")["forked_from"]
+    }
     assert entries[0]["run"] == "refund-a-normal/c867268a-22b7-4c10-83d7-545a0d16be0b"
     failed = of_kind(entries, "temporal.WorkflowTaskFailed")[0]
     assert failed["error"]["type"] == "ResetWorkflow"
@@ -229,7 +278,11 @@ def test_a_mapping_has_the_last_word() -> None:
         "kinds": {"draft_*": "model", "call_model": "tool"}, "effects": {"lookup_*": "read"}, "keys": ["/order/ref"],
         "versions": {"prompt": "/in/p", "model": ["/memo/m", "/in/m"]}, "colour": "red",
     }  # fmt: skip
-    found = made(activity("draft_invoice", given={"p": "mail@7", "m": "m-1"}), activity("lookup_order", given={"order": {"ref": "r-9"}}), mapping=mapping)
+    found = made(
+        activity("draft_invoice", given={"p": "mail@7", "m": "m-1"}),
+        activity("lookup_order", given={"order": {"ref": "r-9"}}),
+        mapping=mapping,
+    )
     entries = lines(found)
     assert (entries[1]["kind"], entries[1]["versions"]) == ("model.started", {"prompt": "mail@7", "model": "m-1"})
     assert (entries[2]["kind"], entries[2]["effect"], entries[2]["key"]) == ("tool.started", "read", "r-9")
@@ -237,8 +290,16 @@ def test_a_mapping_has_the_last_word() -> None:
 
 
 def test_an_end_whose_beginning_is_missing_is_kept_under_its_event() -> None:
-    found = lines(made({"type": "ActivityTaskCompleted", "scheduledEventId": "99", "result": payload("x")}, {"type": "ActivityTaskTimedOut", "scheduledEventId": "98"}))
-    assert [(e["kind"], e.get("out"), "error" in e) for e in found[1:]] == [("temporal.ActivityTaskCompleted", "x", False), ("temporal.ActivityTaskTimedOut", None, True)]
+    found = lines(
+        made(
+            {"type": "ActivityTaskCompleted", "scheduledEventId": "99", "result": payload("x")},
+            {"type": "ActivityTaskTimedOut", "scheduledEventId": "98"},
+        )
+    )
+    assert [(e["kind"], e.get("out"), "error" in e) for e in found[1:]] == [
+        ("temporal.ActivityTaskCompleted", "x", False),
+        ("temporal.ActivityTaskTimedOut", None, True),
+    ]
 
 
 def test_every_refund_that_was_sent_twice_shows_in_the_lines() -> None:
@@ -258,5 +319,9 @@ def test_every_refund_that_was_sent_twice_shows_in_the_lines() -> None:
 
 
 def test_states_of_an_unknown_kind_do_not_stop_the_rest() -> None:
-    found = made({"type": "WorkflowTaskFailed", "cause": 77, "failure": "text"}, {"type": "TimerFired"}, {"type": "WorkflowExecutionCompleted"})
+    found = made(
+        {"type": "WorkflowTaskFailed", "cause": 77, "failure": "text"},
+        {"type": "TimerFired"},
+        {"type": "WorkflowExecutionCompleted"},
+    )
     assert states(found)[0]["status"] == "completed"
