@@ -56,12 +56,11 @@ def describe(value: Any) -> Described:
     """The build that this decoded JSON object describes. Raises `BadBuildFile`."""
     if not isinstance(value, Mapping):
         raise BadBuildFile("a build file holds one JSON object")
-    body: dict[str, Any] = {
-        name: _text(value, name) for name in ("app", "sdk") if value.get(name) is not None
-    }
+    body: dict[str, Any] = {name: _text(value, name) for name in ("app", "sdk") if value.get(name) is not None}
     for name, part in (("prompts", _prompt), ("models", _model), ("tools", _tool)):
-        if value.get(name) is not None:
-            body[name] = {key: part(f"{name}.{key}", got) for key, got in _object(value[name], name).items()}
+        got = _either(value, name)
+        if got is not None:
+            body[name] = {key: part(f"{name}.{key}", one) for key, one in _object(got, name).items()}
     return _storable(
         Described(
             agent=_text(value, "agent"),
@@ -143,9 +142,7 @@ def merged(body: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(body)
     for name in COMPONENTS:
         one, two = body.get(name), more.get(name)
-        if (one is None and two is not None) or (
-            name == "models" and two and ANY_ROLE in one and ANY_ROLE not in two
-        ):
+        if (one is None and two is not None) or (name == "models" and two and ANY_ROLE in one and ANY_ROLE not in two):
             made[name] = two
         elif isinstance(one, Mapping) and isinstance(two, Mapping):
             made[name] = {key: {**two[key], **got} if key in two else got for key, got in one.items()}
@@ -177,10 +174,23 @@ def _holds_nul(value: Any) -> bool:
     return isinstance(value, str) and "\x00" in value
 
 
+def _either(value: Mapping[str, Any], name: str) -> Any:
+    """`prompts`, or its short form `prompt`: `name@version` or a mapping; likewise `models` and `model`."""
+    short = name.removesuffix("s")
+    if name == "tools" or short not in value:
+        return value.get(name)
+    if value.get(name) is not None:
+        raise BadBuildFile(f"both {name} and {short} are given; give one of them")
+    got = value[short]
+    if isinstance(got, str):
+        return {"main": got} if name == "models" else versions_of({"prompt": got}).prompts
+    return got
+
+
 def _prompt(where: str, got: Any) -> dict[str, Any]:
     part = _object({"version": got} if isinstance(got, str) else got, where)
-    made = {"version": _text(part, "version", where)}
     text, digest = part.get("text"), part.get("sha256")
+    made: dict[str, Any] = {}
     if text is not None:
         made["text"] = _text(part, "text", where, empty=True)
         try:
@@ -191,7 +201,9 @@ def _prompt(where: str, got: Any) -> dict[str, Any]:
         if _prefixed(_text(part, "sha256", where)) != made.get("sha256", _prefixed(digest)):
             raise BadBuildFile(f"{where}.sha256 is {digest}, but its text has {made['sha256']}")
         made["sha256"] = _prefixed(digest)
-    return made
+    if part.get("version") is None and made:
+        return {"version": made["sha256"], **made}  # a prompt without a version is known by its text
+    return {"version": _text(part, "version", where), **made}
 
 
 def _model(where: str, got: Any) -> dict[str, Any]:
@@ -201,9 +213,7 @@ def _model(where: str, got: Any) -> dict[str, Any]:
         try:
             made["retires_on"] = date.fromisoformat(_text(part, "retires_on", where)[:10]).isoformat()
         except ValueError:
-            raise BadBuildFile(
-                f"{where}.retires_on is {part['retires_on']!r}; give a date as 2026-08-15"
-            ) from None
+            raise BadBuildFile(f"{where}.retires_on is {part['retires_on']!r}; give a date as 2026-08-15") from None
     return made
 
 
@@ -236,7 +246,5 @@ def _text(holder: Mapping[str, Any], name: str, where: str = "", *, empty: bool 
     got = holder.get(name)
     path = f"{where}.{name}" if where else name
     if not isinstance(got, str) or not (got or empty):
-        raise BadBuildFile(
-            f"{path} is {'missing' if got is None else 'not a text with at least one character'}"
-        )
+        raise BadBuildFile(f"{path} is {'missing' if got is None else 'not a text with at least one character'}")
     return got

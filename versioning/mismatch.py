@@ -55,9 +55,7 @@ class Contents:
     """What a build holds: its versions, and what only a build can know about them."""
 
     versions: Versions
-    retires_on: Mapping[str, date] = field(
-        default_factory=dict
-    )  # model id -> day from which it may not answer
+    retires_on: Mapping[str, date] = field(default_factory=dict)  # model id -> day from which it may not answer
     texts: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """(prompt name, version) -> digests of every text registered under it; more than one means that the version moved."""
 
@@ -90,6 +88,13 @@ class Difference:
             "class": self.change,
         }
         return {**made, "detail": self.detail} if self.detail else made
+
+
+def difference_of(kept: Mapping[str, Any]) -> Difference:
+    """The difference that `Difference.as_json` gave."""
+    return Difference(
+        kept["component"], kept["name"], kept["recorded"], kept["new"], kept["class"], kept.get("detail", "")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +230,7 @@ def _code(own: Versions, build: Versions) -> Iterator[Difference]:
             yield Difference(component, "", recorded, None, "unknown")
 
 
-def _named(
-    component: str, own: Mapping[str, str] | None, build: Mapping[str, str] | None
-) -> Iterator[Difference]:
+def _named(component: str, own: Mapping[str, str] | None, build: Mapping[str, str] | None) -> Iterator[Difference]:
     if not own:
         yield from (Difference(component, name, None, new, "unknown") for name, new in (build or {}).items())
         return
@@ -239,18 +242,14 @@ def _named(
         elif build[name] != recorded:
             yield Difference(component, name, recorded, build[name], "changed")
     yield from (
-        Difference(component, name, None, new, "added")
-        for name, new in (build or {}).items()
-        if name not in own
+        Difference(component, name, None, new, "added") for name, new in (build or {}).items() if name not in own
     )
 
 
 def _moved(own: Mapping[str, str] | None, build: Contents) -> Iterator[Difference]:
     """An equal version is no proof when two texts are registered under it."""
     for name, version in (own or {}).items():
-        if (build.versions.prompts or {}).get(name) == version and len(
-            build.texts.get((name, version), ())
-        ) > 1:
+        if (build.versions.prompts or {}).get(name) == version and len(build.texts.get((name, version), ())) > 1:
             detail = f"version {version} of prompt {name} is registered with {len(build.texts[name, version])} texts"
             yield Difference("prompt", name, version, version, "changed", detail)
 
@@ -299,9 +298,7 @@ def _over(base: Mapping[str, str] | None, recorded: Mapping[str, str] | None) ->
     return {**base, **recorded}
 
 
-def _over_models(
-    base: Mapping[str, str] | None, recorded: Mapping[str, str] | None
-) -> Mapping[str, str] | None:
+def _over_models(base: Mapping[str, str] | None, recorded: Mapping[str, str] | None) -> Mapping[str, str] | None:
     """A bare id says nothing of roles, so it is not mixed with them: what the run recorded stands alone."""
     if recorded and (ANY_ROLE in recorded or ANY_ROLE in (base or {})):
         return recorded
@@ -315,8 +312,4 @@ def _text(got: Any) -> str | None:
 def _texts(got: Any) -> Mapping[str, str] | None:
     if not isinstance(got, Mapping):
         return None
-    return {
-        name: value
-        for name, value in got.items()
-        if isinstance(name, str) and isinstance(value, str) and value
-    }
+    return {name: value for name, value in got.items() if isinstance(name, str) and isinstance(value, str) and value}

@@ -45,11 +45,9 @@ class Build(models.Model):
     label = models.TextField()
     app = models.TextField(null=True)
     sdk = models.TextField(null=True)
-    body = models.JSONField()  # buildfile.Described.body
+    body = models.JSONField()  # buildfile.Described.body: with texts and schemas, so lists defer it
     digest = models.TextField()  # sha256:… over body in canonical JSON
-    replaces = models.TextField(
-        blank=True, default=""
-    )  # label of the build whose pinned runs this one may take
+    replaces = models.TextField(blank=True, default="")  # label of the build whose pinned runs this one may take
     first_seen_from = models.TextField(choices=FirstSeen.choices)
     created_by = models.TextField()  # person:<username>, token:<name>, worker:<name>
     created_at = models.DateTimeField(db_default=Now())
@@ -64,6 +62,36 @@ class Build(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent} {self.label}"
+
+
+class Part(models.Model):
+    """One prompt, model or tool of a build: the catalogue, and all that an assessment needs of a build without its texts.
+
+    A component that a build states as empty has one row with an empty version.
+    """
+
+    build = models.ForeignKey(Build, on_delete=models.CASCADE, related_name="parts")
+    component = models.TextField()  # prompt, model, tool
+    name = models.TextField()  # prompt or tool name, model role
+    version = models.TextField()  # prompt version, model id, tool digest
+    digest = models.TextField(blank=True, default="")  # sha256:… of a prompt's text, where it is known
+    retires_on = models.DateField(null=True)
+
+    class Meta:
+        ordering = ["component", "name", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["build", "component", "name"], name="versioning_part_once"),
+            models.CheckConstraint(
+                condition=Q(component__in=["prompt", "model", "tool"]), name="versioning_part_component"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["component", "name", "version"], name="versioning_part_version"),
+            models.Index(fields=["version"], condition=~Q(retires_on=None), name="versioning_part_retires"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.component} {self.name} {self.version}"
 
 
 class AgentPolicy(models.Model):
@@ -107,12 +135,12 @@ class Deploy(models.Model):
     class State(models.TextChoices):
         ASSESS = "assess"  # opened; no assessment is stored yet
         DECIDE = "decide"  # assessed; new runs still go to any build
-        ROLLING_OUT = (
-            "rolling_out"  # new runs go to the target; decisions are being written to the runs' journals
-        )
+        ROLLING_OUT = "rolling_out"  # new runs go to the target; decisions are being written to the runs' journals
         DRAINING = "draining"  # every decision stands in its journals; runs still hold other builds
         DRAINED = "drained"  # no unfinished or not-understood run holds another build
-        ROLLED_BACK = "rolled_back"  # given up by an operator; its decisions no longer apply to runs that were not reached
+        ROLLED_BACK = (
+            "rolled_back"  # given up by an operator; its decisions no longer apply to runs that were not reached
+        )
 
     key = models.TextField(unique=True)  # "d" + 12 base62 characters, used in addresses and journals
     agent = models.TextField()
@@ -136,15 +164,20 @@ class Deploy(models.Model):
 
 
 class Assessment(models.Model):
-    """The groups of a deploy as they were last shown: what a decision is checked against."""
+    """The groups of a deploy at one of its versions: what a decision is checked against, and what is shown to have changed."""
 
-    deploy = models.OneToOneField(Deploy, on_delete=models.CASCADE, related_name="assessment")
+    deploy = models.ForeignKey(Deploy, on_delete=models.CASCADE, related_name="assessments")
+    version = models.IntegerField()  # Deploy.version from which these groups hold
     assessed_at = models.DateTimeField()
     runs = models.IntegerField()
     groups = models.JSONField()  # group key -> {"verdict", "differences", "count"}
 
+    class Meta:
+        ordering = ["deploy", "version"]
+        constraints = [models.UniqueConstraint(fields=["deploy", "version"], name="versioning_assessment_version")]
+
     def __str__(self) -> str:
-        return f"{self.deploy_id} at {self.assessed_at}"
+        return f"{self.deploy_id} version {self.version}"
 
 
 class DecisionQuerySet(models.QuerySet["Decision"]):
@@ -167,9 +200,7 @@ class Decision(models.Model):
         CONTINUE = "continue"  # go on under the target build
 
     deploy = models.ForeignKey(Deploy, on_delete=models.PROTECT, related_name="decisions")
-    group = models.TextField(
-        blank=True, default=""
-    )  # mismatch.Assessment.group; empty for a decision on one run
+    group = models.TextField(blank=True, default="")  # mismatch.Assessment.group; empty for a decision on one run
     run_key = models.TextField(blank=True, default="")  # journals_head.key; empty for a group
     action = models.TextField(choices=Action.choices)
     name = models.TextField(blank=True, default="")  # stop name
@@ -179,6 +210,7 @@ class Decision(models.Model):
     at = models.DateTimeField(db_default=Now())
     verdict = models.TextField(blank=True, default="")
     differences = models.JSONField(default=list)  # as decided upon
+    version = models.IntegerField(default=0)  # Deploy.version that this decision made
     expected = models.IntegerField(default=0)  # runs in the group when it was decided
     superseded_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)  # every run of that moment was reached
@@ -188,9 +220,7 @@ class Decision(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(group="") ^ Q(run_key=""), name="versioning_decision_one_subject"
-            ),
+            models.CheckConstraint(condition=Q(group="") ^ Q(run_key=""), name="versioning_decision_one_subject"),
             models.CheckConstraint(
                 condition=~Q(action="stop") | Q(name__in=STOP_NAMES), name="versioning_decision_stop_name"
             ),
@@ -237,9 +267,7 @@ class Applied(models.Model):
 
     class Meta:
         ordering = ["id"]
-        constraints = [
-            models.UniqueConstraint(fields=["decision", "head_id"], name="versioning_applied_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["decision", "head_id"], name="versioning_applied_once")]
         indexes = [models.Index(fields=["head_id"], name="versioning_applied_head")]
 
     def __str__(self) -> str:
@@ -258,9 +286,7 @@ class WorkerSeen(models.Model):
     class Meta:
         ordering = ["agent", "environment", "build", "worker"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["agent", "environment", "build", "worker"], name="versioning_worker_once"
-            ),
+            models.UniqueConstraint(fields=["agent", "environment", "build", "worker"], name="versioning_worker_once"),
         ]
 
     def __str__(self) -> str:

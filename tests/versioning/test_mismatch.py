@@ -89,9 +89,7 @@ def test_does_not_compare_the_sdk_with_a_build_that_leaves_it_out():
 
 
 def test_calls_changed_code_compatible_only_when_the_policy_says_so():
-    assert (
-        verdict(RECORDED, build(app="agent-21"), policy=Policy(code_changes_compatible=True)) == "compatible"
-    )
+    assert verdict(RECORDED, build(app="agent-21"), policy=Policy(code_changes_compatible=True)) == "compatible"
     moved = build(app="agent-21", prompts={"refund-policy": "13"})
     assert verdict(RECORDED, moved, policy=Policy(code_changes_compatible=True)) == "mismatch"
 

@@ -1,0 +1,13 @@
+"""Fixtures of the versioning tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.versioning.fleet import Fleet
+
+
+@pytest.fixture
+def fleet(token: Callable[..., str]) -> Fleet:
+    return Fleet(token("worker"))

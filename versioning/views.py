@@ -1,0 +1,187 @@
+"""Pages of deploys, for people: parse, one call, render. Anybody signed in looks; operators decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from journals.access import has_role, role_required
+from journals.errors import Refused
+from versioning import deploying, queries, shown
+from versioning.deploying import Wish
+from versioning.forms import DecisionForm, NewDeployForm, VersionForm
+from versioning.models import Deploy
+from versioning.tasks import reach_runs
+
+
+@login_required
+@require_safe
+def deploys(request: HttpRequest) -> HttpResponse:
+    """Deploys, newest first, and the form that opens one."""
+    environment = request.GET.get("environment", "")
+    rows, following = queries.deploy_rows(environment=environment, before=_number(request, "before"))
+    context = {
+        "rows": [shown.deploy_row(deploy, now=timezone.now()) for deploy in rows],
+        "older_url": f"?before={following}" if following else "",
+        "builds": queries.newest_builds(),
+        "environments": queries.environments(),
+        "may_decide": has_role(request.user, "operator"),
+        "form": NewDeployForm(initial={"environment": environment or "prod"}),
+    }
+    return render(request, "versioning/deploys.html", context)
+
+
+@role_required("operator")
+@require_POST
+def new_deploy(request: HttpRequest) -> HttpResponse:
+    """Opens a deploy and shows its assessment."""
+    form = NewDeployForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Name the agent, the environment and a registered build.")
+        return redirect("versioning:deploys")
+    asked = form.cleaned_data
+    try:
+        made = deploying.open_deploy(
+            agent=asked["agent"], environment=asked["environment"], label=asked["build"],
+            by=request.user.get_username(), now=timezone.now(),
+        )  # fmt: skip
+    except Refused as e:
+        messages.error(request, str(e))
+        return redirect("versioning:deploys")
+    return redirect("versioning:deploy", made.key)
+
+
+@login_required
+@require_safe
+def deploy(request: HttpRequest, key: str) -> HttpResponse:
+    """A deploy as of now; with `?v=` 204 while nothing that is shown has changed."""
+    found = _deploy(key)
+    view = shown.deploy_page(found, now=timezone.now())
+    if request.GET.get("v") == view.tag:
+        return HttpResponse(status=204)
+    context = {"deploy": found, "view": view, "may_decide": has_role(request.user, "operator")}
+    target = request.headers.get("HX-Target", "")
+    return render(
+        request, "versioning/deploy.html#state" if target == "deploy-state" else "versioning/deploy.html", context
+    )
+
+
+@login_required
+@require_safe
+def group(request: HttpRequest, key: str, group: str) -> HttpResponse:
+    """The runs of one group, by number."""
+    found = _deploy(key)
+    view = shown.group_page(found, group, after=_number(request, "after") or 0, now=timezone.now())
+    if view is None:
+        raise Http404(f"Deploy {key} has no group {group} now.")
+    return render(
+        request, "versioning/group.html", {**view, "deploy": found, "may_decide": has_role(request.user, "operator")}
+    )
+
+
+@role_required("operator")
+@require_http_methods(["GET", "POST"])
+def decide(request: HttpRequest, key: str) -> HttpResponse:
+    """GET shows what a decision would do; POST makes it, unless the deploy is not as it was shown."""
+    found = _deploy(key)
+    if request.method == "GET":
+        return _decision_page(request, found, None)
+    form = DecisionForm(request.POST)
+    if not form.is_valid():
+        return _decision_page(request, found, form, status=422)
+    asked = form.cleaned_data
+    wish = Wish(
+        action=asked["action"], reason=asked["reason"], group=asked["group"], run_key=asked["run"],
+        name=asked["name"], message=asked["message"],
+    )  # fmt: skip
+    try:
+        made = deploying.decide(
+            found, wish, version=asked["version"], by=request.user.get_username(), now=timezone.now()
+        )
+    except deploying.StaleAssessment as e:
+        return _decision_page(request, found, form, stale=e, status=409)
+    except Refused as e:
+        form.add_error(None, str(e))
+        return _decision_page(request, found, form, status=e.status)
+    reached = deploying.reach(made, limit=deploying.INLINE)
+    transaction.on_commit(lambda: reach_runs.delay_on_commit(decision_id=made.pk))
+    messages.success(request, shown.decided(made, reached))
+    return redirect("versioning:deploy", found.key)
+
+
+def _decision_page(
+    request: HttpRequest, found: Deploy, form: DecisionForm | None, *, stale: Refused | None = None, status: int = 200
+) -> HttpResponse:
+    asked = form.data if form is not None else request.GET
+    view = shown.decision_page(
+        found,
+        action=asked.get("action", ""),
+        group=asked.get("group", ""),
+        run_key=asked.get("run", ""),
+        now=timezone.now(),
+    )
+    if view is None:
+        if stale is not None:
+            messages.error(request, str(stale))
+            return redirect("versioning:deploy", found.key)
+        raise Http404("There is nothing to decide here any more.")
+    if form is None or stale is not None:
+        kept = {k: asked.get(k) for k in ("reason", "name", "message") if asked.get(k)}
+        form = DecisionForm(initial={**view["initial"], **kept})
+    context = {**view, "deploy": found, "form": form, "stale": stale}
+    return render(request, "versioning/decide.html", context, status=status)
+
+
+@role_required("operator")
+@require_POST
+def roll_out(request: HttpRequest, key: str) -> HttpResponse:
+    """New runs go to the target."""
+    return _step(request, key, deploying.roll_out, "New runs go to build {build} now.")
+
+
+@role_required("operator")
+@require_POST
+def roll_back(request: HttpRequest, key: str) -> HttpResponse:
+    """The deploy is given up."""
+    return _step(
+        request,
+        key,
+        deploying.roll_back,
+        "The deploy of build {build} is rolled back; new runs may go to any build again.",
+    )
+
+
+def _step(request: HttpRequest, key: str, action: Any, said: str) -> HttpResponse:
+    found = _deploy(key)
+    form = VersionForm(request.POST)
+    if not form.is_valid():
+        raise Http404("The form carries no version.")
+    try:
+        action(found, version=form.cleaned_data["version"], now=timezone.now())
+        messages.success(request, said.format(build=found.build.label))
+    except Refused as e:
+        messages.error(request, str(e))
+    return redirect("versioning:deploy", found.key)
+
+
+def _deploy(key: str) -> Deploy:
+    try:
+        return deploying.find(key)
+    except deploying.UnknownDeploy as e:
+        raise Http404(str(e)) from None
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+__all__ = ["decide", "deploy", "deploys", "group", "new_deploy", "reverse", "roll_back", "roll_out"]
