@@ -1,6 +1,6 @@
 """`drainboard`: the worker, and small commands for people and pipelines. Every command takes `--json`.
 
-Exit codes: 0 done, 1 refused by the server, 2 bad input, 3 the server was not reachable.
+Exit codes: 0 done, 1 refused by the server (`replay`: a journal differs), 2 bad input, 3 the server was not reachable.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from drainboard import errors
 from drainboard.agent import Agent, default_environment
+from drainboard.checking import Checked, check, journals_in
 from drainboard.client import Client, from_environment
 from drainboard.execute import Outcome
 from drainboard.session import MODES
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="drainboard", description="Workers and commands for durable agent runs.")
     commands = parser.add_subparsers(required=True, metavar="command")
     _worker_arguments(_command(commands, "worker", _worker, "run an agent's runs until stopped"))
+    _replay_arguments(_command(commands, "replay", _replay, "check recorded journals against this build's code"))
     build = commands.add_parser("build", help="builds").add_subparsers(required=True, metavar="command")
     register = _command(build, "register", _register, "register a build file")
     register.add_argument("file", help="the build file, or - for standard input")
@@ -100,6 +102,16 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", metavar="KEY", help="work on this run only, then end")
 
 
+def _replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agent", help="where the agent is: module:name")
+    parser.add_argument("files", nargs="*", type=Path, help="exported journals (.jsonl)")
+    parser.add_argument("--build", required=True, help="label of the build whose code this is")
+    parser.add_argument("--in-flight", action="store_true", help="check every run in flight on the server")
+    parser.add_argument("--run", action="append", default=[], metavar="KEY", help="check this run; may be repeated")
+    parser.add_argument("--environment", default=default_environment())
+    parser.add_argument("--shape-only", action="store_true", help="leave every request's input out of the comparison")
+
+
 def _worker(given: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     agent = _load(given.agent)
@@ -144,6 +156,38 @@ def _load(where: str) -> Agent:
 
 def _tell(given: argparse.Namespace, outcome: Outcome) -> None:
     _print(given, outcome.as_json(), f"{outcome.run}: {outcome.status}{' ' + outcome.reason if outcome.reason else ''}")
+
+
+def _replay(given: argparse.Namespace) -> int:
+    agent = _load(given.agent)
+    if not (given.files or given.run or given.in_flight):
+        raise BadInput("name files, or --run KEY, or --in-flight")
+    done = [checked for journal in _journals(given, agent) for checked in [_check(given, agent, journal)]]
+    if not done:
+        raise BadInput("there is no journal to check")
+    return 0 if all(checked.clean for checked in done) else 1
+
+
+def _check(given: argparse.Namespace, agent: Agent, journal: list[Mapping[str, Any]]) -> Checked:
+    checked = check(agent, journal, build=given.build, shape_only=given.shape_only)
+    words = {"record": "clean to the end of the record", "code": "clean to the end of the code"}
+    _print(given, checked.as_json(), f"{checked.run}: {words.get(checked.end) or checked.end + ': ' + checked.message}")
+    return checked
+
+
+def _journals(given: argparse.Namespace, agent: Agent) -> Iterator[list[Mapping[str, Any]]]:
+    for path in given.files:
+        yield from journals_in(_read(str(path)).splitlines())
+    if not (given.run or given.in_flight):
+        return
+    with _client(given) as client:
+        for key in given.run:
+            yield list(client.entries(key))
+        if given.in_flight:
+            source = f"native:{given.environment}"
+            for status in ("running", "parked", "held", "stuck"):
+                for run in client.runs(agent=agent.name, source=source, status=status):
+                    yield list(client.entries(run["key"]))
 
 
 def _register(given: argparse.Namespace) -> int:

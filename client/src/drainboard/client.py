@@ -66,6 +66,18 @@ class Client:
         """The run as `show_run --json` prints it."""
         return self._object("GET", f"/runs/{quote_part(key)}")
 
+    def runs(self, **filters: str) -> Iterator[Mapping[str, Any]]:
+        """Runs that match (`agent`, `environment`, `status`, `build`, `source`), newest first; reads page by page."""
+        cursor: str | None = None
+        while True:
+            asked = {**filters, **({"cursor": cursor} if cursor else {})}
+            query = "&".join(f"{name}={quote_part(value)}" for name, value in asked.items())
+            got = self._object("GET", f"/runs?{query}")
+            yield from got["runs"]
+            cursor = got.get("cursor")
+            if not cursor:
+                return
+
     def register_build(self, build: Mapping[str, Any]) -> Mapping[str, Any]:
         """Registers a build file's contents; the same contents under the same label again change nothing."""
         return self._object("POST", "/builds", build)
