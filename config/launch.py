@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -73,22 +74,36 @@ def children(env: Environment, *, data: Path, host: str, port: int) -> list[Chil
     ]
 
 
-def populate(env: Environment, *, data: Path, say: Callable[[str], None]) -> None:
-    """Fill a new installation with example runs, once. EMPTY=1 leaves it empty."""
-    marker = data / "populated"
-    if env.flag("EMPTY", default=False) or marker.exists():
-        return
+class Populating(Child):
+    """``manage.py populate``, once, beside the server that it speaks to; a failure is tried at the next start."""
+
+    def watch(self, *, say: Callable[[str], None]) -> None:
+        """One look: note success for all later starts, or say where the failure is described."""
+        if self.process is None or self.process.poll() is None:
+            return
+        if self.process.returncode == 0:
+            (self.log.parent.parent / "populated").touch()
+            say("The example runs are in.")
+        else:
+            say(f"The example runs are not complete (see {self.log}); the next start tries again.")
+        self.end_group(signal.SIGKILL)
+        self.process = None
+
+
+def populating(env: Environment, *, data: Path, url: str) -> Populating | None:
+    """What fills a new installation with example runs; None if it is filled or EMPTY=1 asks for none."""
+    if env.flag("EMPTY", default=False) or (data / "populated").exists():
+        return None
     if not (BASE_DIR / "runs" / "management" / "commands" / "populate.py").exists():
-        return
-    say("Filling in example runs (EMPTY=1 leaves them out) …")
+        return None
     variables = {name: value for name, value in environment(data).items() if name != "DATABASE_OWNER_URL"}
-    done = subprocess.run(  # noqa: S603
-        [*MANAGE, "populate"], cwd=BASE_DIR, env=variables, stdin=subprocess.DEVNULL, check=False
+    return Populating(
+        name="populate",
+        arguments=[*MANAGE, "populate"],
+        environment={**variables, "DRAINBOARD_URL": url},
+        log=data / "logs" / "populate.log",
+        folder=BASE_DIR,
     )
-    if done.returncode == 0:
-        marker.touch()
-    else:
-        say("The example runs are not complete; what failed is said above. The next start tries again.")
 
 
 def address(host: str, port: int) -> str:

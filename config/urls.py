@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from django.contrib import admin
+from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
 from config.health import healthz, readyz
@@ -14,6 +15,8 @@ urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
     path("metrics", metrics),
+    path("login/", LoginView.as_view(redirect_authenticated_user=False), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
     *(
         path("", include(f"{app}.urls"))

@@ -80,9 +80,13 @@ class Command(BaseCommand):
         for child in children:
             child.start()
         launch.wait_until_served(children[0], host=place.host, port=place.port)
-        launch.populate(env, data=data, say=self.say)
         where = launch.address(place.host, place.port)
         self.say(f"Drainboard is at {where}   (Ctrl-C stops it; logs are in {data / 'logs'})")
+        filling = launch.populating(env, data=data, url=where.rstrip("/"))
+        if filling is not None:
+            self.say("Example runs are being filled in (EMPTY=1 leaves them out) …")
+            children.append(filling)
+            filling.start()
         self._watch(children, server)
 
     def _embedded(self, stack: ExitStack, env: Environment, data: Path) -> Server:

@@ -1,0 +1,108 @@
+"""Rules over the whole repository that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BASE = Path(__file__).resolve().parent.parent
+LOCKS = ("requirements.lock", "requirements-test.lock")
+CODE = ("config", "journals", "runs", "versioning", "client/src", "examples", "benchmarks")
+
+# Each turns bytes of a payload into objects, or text into code.
+BANNED_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
+BANNED_CALLS = frozenset({"eval", "exec", "compile", "__import__"})
+BANNED_METHODS = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("yaml", "full_load"), ("numpy", "load")})
+
+
+def sources() -> Iterator[Path]:
+    for folder in CODE:
+        yield from sorted((BASE / folder).rglob("*.py"))
+
+
+def breaches(source: str) -> list[str]:
+    """What in this source could turn a payload into an object or into code."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in BANNED_MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in BANNED_MODULES:
+            found.append(node.module or "")
+        elif isinstance(node, ast.Call):
+            found += banned_call(node.func)
+    return found
+
+
+def banned_call(called: ast.expr) -> list[str]:
+    if isinstance(called, ast.Name) and called.id in BANNED_CALLS:
+        return [called.id]
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+        pair = (called.value.id, called.attr)
+        return [".".join(pair)] if pair in BANNED_METHODS else []
+    return []
+
+
+def test_no_payload_is_turned_into_an_object() -> None:
+    found = {str(path.relative_to(BASE)): breaches(path.read_text("utf-8")) for path in sources()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import marshal as m",
+        "eval('1')",
+        "import yaml\nyaml.load(x)",
+        "__import__('pickle')",
+    ],
+)
+def test_sees_what_would_turn_a_payload_into_an_object(source: str) -> None:
+    assert breaches(source)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_names_no_address(name: str) -> None:
+    assert "://" not in (BASE / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_pins_every_package_with_a_hash(name: str) -> None:
+    requirements = re.split(r"\n(?=\S)", (BASE / name).read_text("utf-8").strip())
+    assert len(requirements) > 30
+    for requirement in requirements:
+        assert re.match(r"^[a-z0-9-]+==\S+", requirement), requirement
+        assert "--hash=sha256:" in requirement, requirement
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", (BASE / name).read_text("utf-8"), re.MULTILINE))
+
+
+def test_tests_run_on_the_packages_that_are_shipped() -> None:
+    run, test = (pins(name) for name in LOCKS)
+    assert run.items() <= test.items()
+
+
+def test_each_required_package_is_in_its_lock() -> None:
+    for source, lock in zip(("requirements.in", "requirements-test.in"), LOCKS, strict=True):
+        wanted = re.findall(r"^([A-Za-z0-9_.-]+)", (BASE / source).read_text("utf-8"), re.MULTILINE)
+        names = {re.sub(r"[-_.]+", "-", name).lower() for name in wanted if not name.startswith("-")}
+        assert names <= pins(lock).keys()
+
+
+def test_client_needs_nothing_but_python() -> None:
+    project = tomllib.loads((BASE / "client" / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["dependencies"] == []
+
+
+def test_every_document_that_is_linked_exists() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", (BASE / name).read_text("utf-8")):
+            assert (BASE / target).exists(), f"{name} links to {target}"
