@@ -10,7 +10,17 @@ from django.http import QueryDict
 from django.urls import reverse
 
 STATUSES: Final = (
-    "running", "parked", "held", "stuck", "stopping", "stopped", "completed", "failed", "cancelled", "continued", "unknown",
+    "running",
+    "parked",
+    "held",
+    "stuck",
+    "stopping",
+    "stopped",
+    "completed",
+    "failed",
+    "cancelled",
+    "continued",
+    "unknown",
 )
 VIEWS: Final = {
     "in_flight": "in flight",
@@ -96,7 +106,15 @@ class Filters:
 
     def tags(self) -> list[Tag]:
         """The filters that are on, beside view and environment, which show themselves elsewhere."""
-        words = {"q": "id has", "agent": "agent", "status": "status", "build": "build", "source": "source", "finding": "finding", "version": ""}
+        words = {
+            "q": "id has",
+            "agent": "agent",
+            "status": "status",
+            "build": "build",
+            "source": "source",
+            "finding": "finding",
+            "version": "",
+        }
         return [
             Tag(f"{word} {getattr(self, name)}".strip(), self.url(**{name: ""}))
             for name, word in words.items()

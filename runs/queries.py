@@ -6,15 +6,15 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Q, QuerySet
 
 from runs import seams
 from runs.forms import PAGE, VIEWS, Filters
-from runs.models import Run
+from runs.models import Run, Step
 
 CAP: Final = 10_000  # counts stop here and say so
 _STEP_OF_KEY = re.compile(r"^[^/]+/[^/]+/(?P<run>.+):[0-9.]*:[0-9]+$")
@@ -58,7 +58,7 @@ def _distinct(column: str) -> list[str]:
     sql = f"""WITH RECURSIVE v AS (
         (SELECT {column} AS x FROM runs_run WHERE {column} > '' ORDER BY {column} LIMIT 1)
         UNION ALL SELECT (SELECT {column} FROM runs_run WHERE {column} > v.x ORDER BY {column} LIMIT 1) FROM v WHERE v.x IS NOT NULL
-    ) SELECT x FROM v WHERE x IS NOT NULL LIMIT 200"""
+    ) SELECT x FROM v WHERE x IS NOT NULL LIMIT 200"""  # noqa: S608 - the column is a word of this module
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return [row[0] for row in cursor.fetchall()]
@@ -95,7 +95,13 @@ def view_condition(view: str) -> Q | None:
         return old_build()
     if view == "nobody":
         return nobody_resumes()
-    simple = {"": Q(), "in_flight": Q(in_flight=True), "gap": GAP_OPEN, "parked": Q(status="parked"), "near_limit": NEAR_LIMIT}
+    simple = {
+        "": Q(),
+        "in_flight": Q(in_flight=True),
+        "gap": GAP_OPEN,
+        "parked": Q(status="parked"),
+        "near_limit": NEAR_LIMIT,
+    }
     return simple[view]
 
 
@@ -131,7 +137,11 @@ def version_condition(text: str) -> Q:
     part, rest = found["part"], found["rest"].strip()
     if part == "prompt":
         name, _, version = rest.rpartition("@") if "@" in rest else (rest, "", "")
-        held = Q(versions_set__body__prompt__has_key=name) if not version else Q(versions_set__body__prompt__contains={name: version})
+        held = (
+            Q(versions_set__body__prompt__has_key=name)
+            if not version
+            else Q(versions_set__body__prompt__contains={name: version})
+        )
         present = Q(versions_set__body__prompt__has_key=name)
     elif part == "tool":
         held, present = Q(versions_set__body__tools__has_key=rest), Q(versions_set__isnull=False)
@@ -151,10 +161,35 @@ def _with_model(model: str) -> QuerySet[Run, Any]:
 
 # -- list -----------------------------------------------------------------------------------------------------------
 
-_ROW: Final = (
-    "head_id", "key", "run", "source", "runtime", "agent", "environment", "status", "complete", "build", "pinned_to", "current_branch",
-    "current_step", "current_kind", "current_name", "gap", "gap_confidence", "waiting_for", "parked_on", "parked_since", "started_at",
-    "ended_at", "last_at", "entries", "findings", "in_flight", "folded_pos", "versions_set__body",
+ROW: Final = (
+    "head_id",
+    "key",
+    "run",
+    "source",
+    "runtime",
+    "agent",
+    "environment",
+    "status",
+    "complete",
+    "build",
+    "pinned_to",
+    "current_branch",
+    "current_step",
+    "current_kind",
+    "current_name",
+    "gap",
+    "gap_confidence",
+    "waiting_for",
+    "parked_on",
+    "parked_since",
+    "started_at",
+    "ended_at",
+    "last_at",
+    "entries",
+    "findings",
+    "in_flight",
+    "folded_pos",
+    "versions_set__body",
 )
 
 
@@ -167,7 +202,9 @@ def list_page(filters: Filters) -> Page:
     found = matching(filters)
     if cursor is not None:
         found = found.filter(head_id__gt=cursor) if ascending else found.filter(head_id__lt=cursor)
-    rows = list(found.select_related("versions_set").order_by("head_id" if ascending else "-head_id").only(*_ROW)[: PAGE + 1])
+    rows = list(
+        found.select_related("versions_set").order_by("head_id" if ascending else "-head_id").only(*ROW)[: PAGE + 1]
+    )
     more, rows = len(rows) > PAGE, rows[:PAGE]
     if backwards:
         rows.reverse()
@@ -185,21 +222,44 @@ def tag_of(*shown: Any) -> str:
     return hashlib.blake2b(repr(shown).encode(), digest_size=8).hexdigest()
 
 
-def differences(rows: Sequence[Run]) -> Mapping[int, str]:
-    """By head id, what differs from the agent's current build."""
-    made: dict[int, str] = {}
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A run as a row shows it."""
+
+    run: Run
+    versions: str  # the last recorded ones, in a few words
+    differs: str = ""  # from the agent's current build
+    error: str = ""  # the last one, of a failed run
+
+
+def listed(rows: Sequence[Run]) -> list[Listed]:
+    """The rows with what stands beside their own columns; two statements at most."""
+    errors = last_errors(rows)
+    differs: dict[int, str] = {}
     for read in seams.DIFFERENCES:
-        made.update(read([row.head_id for row in rows if row.in_flight]))
-    return made
+        differs.update(read([row.head_id for row in rows if row.in_flight]))
+    return [Listed(row, versions_text(row), differs.get(row.head_id, ""), errors.get(row.head_id, "")) for row in rows]
+
+
+def last_errors(rows: Sequence[Run]) -> dict[int, str]:
+    """By head id, the last error of the failed ones among these runs."""
+    failed = [row.head_id for row in rows if row.status == "failed"]
+    found = Step.objects.filter(run_id__in=failed).exclude(error="").order_by("run_id", "-ord").distinct("run_id")
+    return dict(found.values_list("run_id", "error")) if failed else {}
 
 
 def versions_text(run: Run) -> str:
     """The last versions that a run recorded, in a few words: prompts, models, how many tools; '' without any."""
     body = run.versions_set.body if run.versions_set else {}
-    words = [f"{name}@{version}" if version and version != name else name for name, version in (body.get("prompt") or {}).items()]
+    words = [
+        f"{name}@{version}" if version and version != name else name
+        for name, version in (body.get("prompt") or {}).items()
+    ]
     words += dict.fromkeys(str(model) for model in (body.get("model") or {}).values())
     tools = len(body.get("tools") or {})
-    return " · ".join([*words, *([f"{tools} tool{'s' if tools > 1 else ''}"] if tools else [])]) or str(body.get("app") or "")
+    return " · ".join([*words, *([f"{tools} tool{'s' if tools > 1 else ''}"] if tools else [])]) or str(
+        body.get("app") or ""
+    )
 
 
 def view_counts(filters: Filters) -> dict[str, Capped]:
@@ -215,81 +275,16 @@ def view_counts(filters: Filters) -> dict[str, Capped]:
 
 def capped_counts(sets: Mapping[str, QuerySet[Any]]) -> dict[str, Capped]:
     """The size of each set, counted to CAP and no further, in one statement."""
-    parts, params = [], []
+    parts: list[str] = []
+    params: list[Any] = []
     for found in sets.values():
-        sql, values = found.order_by().values("pk")[: CAP + 1].query.sql_with_params()
-        parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")
+        try:
+            sql, values = found.order_by().values("pk")[: CAP + 1].query.sql_with_params()
+        except EmptyResultSet:  # a condition that nothing can meet
+            sql, values = "SELECT 1 WHERE false", ()
+        parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")  # noqa: S608 - SQL of Django's compiler, values apart
         params.extend(values)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(parts)}", params)
         counts = cursor.fetchone()
-    return {name: Capped(min(n, CAP), capped=n > CAP) for name, n in zip(sets, counts, strict=True)}
-
-
-# -- overview -------------------------------------------------------------------------------------------------------
-
-FINDINGS: Final = tuple(sorted(
-    "gap_open possible_double_effect key_unstable key_missing changed_inside_run silent_fallback model_retired versions_missing version_moved "
-    "approval_mismatch ran_without_approval approval_too_early approval_not_used approval_ambiguous duplicate_call_id repeated_model_call "
-    "nondeterministic_replay missing_entry torn_tail conflicting_entry history_rewritten near_limit stopped_by_limit stranded stuck_task "
-    "clock_step_back clock_skew opaque_payload encrypted_payload non_standard_json too_deep attempt_overlap replay_loop duplicate_entry".split()
-))
-SHOWN: Final = 6  # runs per group on the overview; the count beside it is whole
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Runs that need a person for one reason."""
-
-    name: str
-    title: str
-    mean: str
-    says: str  # what it means and what to do, in one sentence
-    count: Capped
-    rows: Sequence[Run]
-    url: str
-
-
-def attention(environment: str, now: datetime) -> list[Group]:
-    """What needs a person now, most urgent first; groups without runs are left out."""
-    base = Run.objects.filter(environment=environment) if environment else Run.objects.all()
-    at = Filters(environment=environment)
-    since = now - timedelta(hours=24)
-    wanted = [
-        ("gap", "Gap open", "attention", "A step was begun and has no result: if the run recovers, it may run again.", GAP_OPEN & ~Q(status__in=["held"]), at.url(view="gap")),
-        ("held", "Held", "attention", "No worker may take them until a person releases, moves or stops them.", Q(status="held"), at.url(status="held")),
-        ("nobody", "Nobody can resume", "attention", "No live worker has their build: start one, or move them to another build.", nobody_resumes(), at.url(view="nobody")),
-        ("stuck", "Stuck", "broken", "Their runtime fails at the same place again and again.", Q(status="stuck"), at.url(status="stuck")),
-        ("approval", "Waiting for an approval", "waiting", "They go on when somebody decides.", Q(in_flight=True, parked_on__startswith="approval:"), at.url(view="parked")),
-        ("near_limit", "Near a limit", "attention", "At 80 % or more of what their runtime allows; they end by themselves when they reach it.", NEAR_LIMIT & Q(in_flight=True), at.url(view="near_limit")),
-        ("failed", "Failed in the last 24 hours", "broken", "They ended with an error that nobody caught.", Q(status="failed", ended_at__gte=since), at.url(status="failed")),
-    ]
-    counts = capped_counts({name: base.filter(q) for name, *_, q, _ in wanted})
-    return [
-        Group(name, title, mean, says, counts[name], list(base.filter(q).order_by("-head_id").only(*_ROW[:-1])[:SHOWN]), url)
-        for name, title, mean, says, q, url in wanted
-        if counts[name]
-    ]
-
-
-def in_flight_by_agent(environment: str) -> list[dict[str, Any]]:
-    """Agents with runs in flight: agent, environment, counts by status, oldest start; most runs first, at most 20."""
-    sql = """SELECT agent, environment, count(*), count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'parked'),
-        count(*) FILTER (WHERE status NOT IN ('running', 'parked')), min(started_at), count(DISTINCT build)
-        FROM runs_run WHERE in_flight AND (%s = '' OR environment = %s) GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 20"""
-    names = ("agent", "environment", "all", "running", "parked", "other", "oldest", "builds")
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [environment, environment])
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
-def needs(environment: str) -> list[seams.Need]:
-    """What other parts know to need a person: deploys that wait for a decision or drain."""
-    return [need for read in seams.NEEDS for need in read(environment)]
-
-
-def overview_counts(environment: str) -> dict[str, Capped]:
-    """In flight, running, parked, and finished by outcome; one statement."""
-    base = Run.objects.filter(environment=environment) if environment else Run.objects.all()
-    names = ("running", "parked", "held", "stuck", "unknown", "completed", "failed", "stopped", "cancelled")
-    return capped_counts({"in_flight": base.filter(in_flight=True), **{name: base.filter(status=name) for name in names}})
+    return {name: Capped(min(n, CAP), capped=n > CAP) for name, n in zip(sets, counts or (), strict=True)}

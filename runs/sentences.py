@@ -12,6 +12,7 @@ class Sentence(NamedTuple):
     title: str
     facts: str
     follows: str
+    began: str = ""  # said before the time of the start, where that is known; `facts` then goes on
 
 
 def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
@@ -20,10 +21,12 @@ def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
     key = found.get("key")
     verdict, confidence = found.get("verdict"), found.get("confidence")
     if verdict == "may_run_twice" and confidence == "certain":
-        return Sentence(f"{what} may run twice", "It was started and has no result.", _repeat(key, native=native))
+        return Sentence(f"{what} may run twice", "and has no result.", _repeat(key, native=native), "It was started")
     if verdict == "may_run_twice":
         return Sentence(
-            f"{what} may run twice", "Its runtime records a start late or not at all, so it may have begun without a trace.", _repeat(key, native=native)
+            f"{what} may run twice",
+            "Its runtime records a start late or not at all, so it may have begun without a trace.",
+            _repeat(key, native=native),
         )
     if verdict == "failed_may_have_run":
         return Sentence(
@@ -32,7 +35,9 @@ def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
             "Look outside before it is repeated. " + _repeat(key, native=native),
         )
     if verdict == "waiting":
-        return Sentence(f"{what} waits", "It is parked and no worker is busy with it.", "It goes on when what it waits for arrives.")
+        return Sentence(
+            f"{what} waits", "It is parked and no worker is busy with it.", "It goes on when what it waits for arrives."
+        )
     return Sentence(
         f"Nothing is proven about {what[0].lower() + what[1:]}",
         "The journal has a hole, a torn end or an unreadable part here.",

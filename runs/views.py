@@ -12,19 +12,15 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
-from journals import store
 
-from runs import page, queries, sentences
+from journals import store
+from runs import causes, matrix, page, projection, queries, seams, sentences
+from runs import overview as overviews
+from runs.findings import CODES
 from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
 from runs.models import Run
 
-try:  # TEMPORARY until the projection is in the tree
-    from runs import projection
-except ImportError:
-    from types import SimpleNamespace
-
-    projection = SimpleNamespace(catch_up=lambda head_ids=None: None)  # type: ignore[assignment]
-
+CATCH_UP_S = 0.4  # a page waits this long for runs that have news; the rest is said to be behind
 PILL_MEANS = {"gap": "attention", "nobody": "attention", "near_limit": "attention"}
 
 
@@ -50,19 +46,22 @@ def _poll_url(request: HttpRequest, tag: str) -> str:
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     """What needs a person now; `?v=` answers 204 while nothing changed."""
-    projection.catch_up()
+    behind = projection.catch_up(within_s=CATCH_UP_S)
     environment = request.GET.get("environment", "")
-    groups = queries.attention(environment, timezone.now())
-    needs = queries.needs(environment)
-    agents = cache.get_or_set(f"in-flight:{environment}", lambda: queries.in_flight_by_agent(environment), 3)
-    tag = queries.tag_of([(g.name, g.count, [(r.pk, r.folded_pos) for r in g.rows]) for g in groups], needs, agents)
+    groups = overviews.attention(environment, timezone.now())
+    needs = overviews.needs(environment)
+    agents = cache.get_or_set(f"in-flight:{environment}", lambda: overviews.in_flight_by_agent(environment), 3)
+    tag = queries.tag_of(
+        [(g.name, g.count, [(r.run.pk, r.run.folded_pos) for r in g.rows]) for g in groups], needs, agents
+    )
     if _unchanged(request, tag):
         return HttpResponse(status=204)
     context = {
         "groups": groups,
         "needs": needs,
         "agents": agents,
-        "counts": queries.overview_counts(environment),
+        "counts": overviews.counts(environment),
+        "behind": behind,
         "poll_url": _poll_url(request, tag),
         "filters": Filters(environment=environment),
     }
@@ -76,13 +75,20 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 def run_list(request: HttpRequest) -> HttpResponse:
     """Runs that match the address; the whole page, its region, or its rows if they changed."""
-    projection.catch_up()
+    behind = projection.catch_up(within_s=CATCH_UP_S)
     filters, refused = Filters.read(request.GET)
     found = queries.list_page(filters)
     target = _target(request)
     if target == "rows" and _unchanged(request, found.tag):
         return HttpResponse(status=204)
-    context = {"page": found, "filters": filters, "refused": refused, "poll_url": _poll_url(request, found.tag), **_list_words(filters, found)}
+    context = {
+        "page": found,
+        "filters": filters,
+        "refused": refused,
+        "behind": behind,
+        "poll_url": _poll_url(request, found.tag),
+        **_list_words(filters, found),
+    }
     if target == "rows":
         return render(request, "runs/list.html#update", {**context, "out_of_band": True})
     return render(request, "runs/list.html#runs" if target == "runs" else "runs/list.html", context)
@@ -92,19 +98,31 @@ def _list_words(filters: Filters, found: queries.Page) -> dict[str, Any]:
     """What the list shows around its rows."""
     counts = queries.view_counts(filters)
     pills = [
-        {"text": text, "url": filters.url(view=view), "here": filters.view == view, "count": counts[view],
-         "title": VIEW_TITLES[view], "mean": PILL_MEANS.get(view, "")}
+        {
+            "text": text,
+            "url": filters.url(view=view),
+            "here": filters.view == view,
+            "count": counts[view],
+            "title": VIEW_TITLES[view],
+            "mean": PILL_MEANS.get(view, ""),
+        }
         for view, text in VIEWS.items()
         if view in counts
     ]
-    differs = queries.differences(found.rows)
-    for run in found.rows:
-        run.differs, run.versions_text = differs.get(run.head_id, ""), queries.versions_text(run)
     return {
-        "pills": pills, "counts": {**counts, "all": counts[""]}, "differences": differs, "heading": VIEWS.get(filters.view) or "Runs",
-        "statuses": [("", "any status"), *((s, s) for s in STATUSES)], "agents": queries.agents(), "findings": queries.FINDINGS,
+        "pills": pills,
+        "counts": {**counts, "all": counts[""]},
+        "rows": queries.listed(found.rows),
+        "knows_differences": bool(seams.DIFFERENCES),
+        "heading": VIEWS.get(filters.view) or "Runs",
+        "statuses": [("", "any status"), *((s, s) for s in STATUSES)],
+        "agents": queries.agents(),
+        "findings": sorted(CODES),
         "form_values": {"q": filters.q, "view": filters.view, "environment": filters.environment},
-        "all_url": Filters(environment=filters.environment).url() if filters.view or filters.tags() else reverse("runs:list"),
+        "live_search": True,
+        "all_url": Filters(environment=filters.environment).url()
+        if filters.view or filters.tags()
+        else reverse("runs:list"),
     }
 
 
@@ -126,29 +144,42 @@ def _number(request: HttpRequest, name: str) -> int | None:
 
 @login_required
 @require_safe
-def detail(request: HttpRequest, key: str, tab: str = "steps") -> HttpResponse:
+def detail(request: HttpRequest, key: str, tab: str = "steps", number: int | None = None) -> HttpResponse:
     """One run under one of its tabs; `?open=3` opens steps, `?entry=12` goes to an entry."""
     run = _run_of(key)
     target = _target(request)
-    tag = page.tag_of(run)
+    tag = causes.tag_of(run)
     if target == "run-head" and _unchanged(request, tag):
         return HttpResponse(status=204)
     if tab == "steps" and target.startswith("s") and target[1:].isdigit():
         return _step(request, run, int(target[1:]))
-    context = {"run": run, "tab": tab, "head": _head(run), "poll_url": _poll_url(request, tag), "tabs": _tabs(run, tab),
-               "tab_template": f"runs/{tab}.html"}
+    context = {
+        "run": run,
+        "tab": tab,
+        "head": _head(run),
+        "poll_url": _poll_url(request, tag),
+        "tabs": _tabs(run, tab),
+        "tab_template": f"runs/{tab}.html",
+    }
     if target == "run-head":
-        return render(request, "runs/detail.html#head", context)
-    context |= TABS[tab](request, run)
-    return render(request, "runs/detail.html#body" if target == "run-body" else "runs/detail.html", context)
+        changed = {"HX-Trigger": "run-changed"}  # the last page of steps listens and fetches itself
+        return HttpResponse(
+            render(request, "runs/detail.html#news", {**context, "out_of_band": True}).content, headers=changed
+        )
+    context |= _entries_tab(request, run, number) if number else TABS[tab](request, run)
+    return render(
+        request,
+        {"run-body": "runs/detail.html#body", "steps-live": "runs/steps.html#live"}.get(target, "runs/detail.html"),
+        context,
+    )
 
 
-def _step(request: HttpRequest, run: Run, ord: int) -> HttpResponse:
+def _step(request: HttpRequest, run: Run, place: int) -> HttpResponse:
     """One step's rows, opened or closed as the address says."""
-    row = page.step_row(run, ord)
+    row = page.step_row(run, place)
     if row is None:
-        raise Http404(f"This run has no step at place {ord}.")
-    if str(ord) in request.GET.getlist("open"):
+        raise Http404(f"This run has no step at place {place}.")
+    if str(place) in request.GET.getlist("open"):
         page.open_step(run, row)
     return render(request, "runs/steps.html#step", {"run": run, "row": row})
 
@@ -157,17 +188,24 @@ def _head(run: Run) -> dict[str, Any]:
     """Status, cause and gaps in words."""
     gaps = page.part(run, "gaps") if run.in_flight else []
     return {
-        "gaps": [{"found": gap, "words": sentences.gap(gap, native=run.runtime == "native"), **page.gap_facts(run, gap)} for gap in gaps[: page.GAPS]],
-        "more_gaps": max(len(gaps) - page.GAPS, 0),
-        "cause": page.cause(run),
+        "gaps": [
+            {"found": gap, "words": sentences.gap(gap, native=run.runtime == "native"), **causes.gap_facts(run, gap)}
+            for gap in gaps[: causes.GAPS]
+        ],
+        "more_gaps": max(len(gaps) - causes.GAPS, 0),
+        "cause": causes.cause(run),
         "findings": page.part(run, "findings"),
     }
 
 
 def _tabs(run: Run, here: str) -> list[dict[str, Any]]:
     counts = {
-        "steps": run.steps, "entries": run.entries, "versions": None, "approvals": len(page.part(run, "approvals")),
-        "decisions": len(page.part(run, "decisions")), "raw": None,
+        "steps": run.steps,
+        "entries": run.entries,
+        "versions": None,
+        "approvals": len(page.part(run, "approvals")),
+        "decisions": len(page.part(run, "decisions")),
+        "raw": None,
     }
     return [
         {"name": name, "title": name.capitalize(), "count": count, "here": name == here, "url": _tab_url(run, name)}
@@ -180,18 +218,18 @@ def _tab_url(run: Run, name: str) -> str:
 
 
 def _steps_tab(request: HttpRequest, run: Run) -> dict[str, Any]:
-    opened = [int(n) for n in request.GET.getlist("open") if n.isdigit() and len(n) < 16][:20]
-    after, before, number = _number(request, "after"), _number(request, "before"), _number(request, "entry")
+    opened = [int(n) for n in request.GET.getlist("open") if n.isascii() and n.isdigit() and len(n) < 10][:20]
+    after, number = _number(request, "after"), _number(request, "entry")
     if number is not None:
         place = page.place_of(run, number)
         opened += [place] if place else []
-    if opened and after is None and before is None:
+    if opened and after is None:
         after = page.page_of(min(opened))
-    return {"window": page.steps(run, after=after, before=before, opened=opened), "entry_number": number}
+    return {"window": page.steps(run, after=after or 0, opened=opened), "page_after": after or 0}
 
 
-def _entries_tab(request: HttpRequest, run: Run) -> dict[str, Any]:
-    number = _number(request, "entry")
+def _entries_tab(request: HttpRequest, run: Run, number: int | None = None) -> dict[str, Any]:
+    number = number if number is not None else _number(request, "entry")
     after = _number(request, "after") or 0
     opened = page.entry(run, number) if number is not None else None
     if opened is not None:
@@ -202,7 +240,7 @@ def _entries_tab(request: HttpRequest, run: Run) -> dict[str, Any]:
 TABS: dict[str, Callable[[HttpRequest, Run], dict[str, Any]]] = {
     "steps": _steps_tab,
     "entries": _entries_tab,
-    "versions": lambda request, run: {"components": page.version_matrix(run)},
+    "versions": lambda request, run: {"components": matrix.version_matrix(run)},
     "approvals": lambda request, run: {"approvals": page.part(run, "approvals")},
     "decisions": lambda request, run: {"decisions": page.part(run, "decisions")},
     "raw": lambda request, run: {"window": page.raw_lines(run, after=_number(request, "after") or 0)},
@@ -213,9 +251,7 @@ TABS: dict[str, Callable[[HttpRequest, Run], dict[str, Any]]] = {
 @require_safe
 def entry(request: HttpRequest, key: str, number: int) -> HttpResponse:
     """One entry among its neighbours, opened."""
-    request.GET = request.GET.copy()  # type: ignore[assignment]
-    request.GET["entry"] = str(number)
-    return detail(request, key, tab="entries")
+    return detail(request, key, tab="entries", number=number)
 
 
 @login_required
@@ -240,5 +276,7 @@ def export(request: HttpRequest, key: str) -> StreamingHttpResponse:
             yield line + b"\n"
 
     return StreamingHttpResponse(
-        lines(), content_type="application/x-ndjson", headers={"Content-Disposition": f'attachment; filename="{run.key}.jsonl"'}
+        lines(),
+        content_type="application/x-ndjson",
+        headers={"Content-Disposition": f'attachment; filename="{run.key}.jsonl"'},
     )

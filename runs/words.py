@@ -57,13 +57,19 @@ STEP: Final[dict[str, Word]] = {
 VERDICT: Final[dict[str, Word]] = {
     "done": Word("good", "A result is recorded and will be reused; the step does not run again."),
     "may_run_twice": Word(
-        "attention", "Begun, or possibly begun, without a recorded result: a recovery may run it again.", "may run twice"
+        "attention",
+        "Begun, or possibly begun, without a recorded result: a recovery may run it again.",
+        "may run twice",
     ),
     "failed_may_have_run": Word(
-        "attention", "It ended with an error, timeout or cancel, which does not prove that nothing happened.", "failed, may have run"
+        "attention",
+        "It ended with an error, timeout or cancel, which does not prove that nothing happened.",
+        "failed, may have run",
     ),
     "waiting": Word("waiting", "Parked on a timer, signal, approval or child run; it goes on when that arrives."),
-    "not_started": Word("plain", "Starts are recorded before effects here, and none is recorded: it has not begun.", "not started"),
+    "not_started": Word(
+        "plain", "Starts are recorded before effects here, and none is recorded: it has not begun.", "not started"
+    ),
     "unknown": Word("plain", "The journal has a hole, a torn end or an unreadable part here, so nothing is proven."),
 }
 
@@ -81,8 +87,14 @@ APPROVAL: Final[dict[str, Word]] = {
 DEPLOY: Final[dict[str, Word]] = {
     "same": Word("good", "Every recorded version equals the build's; nothing to decide."),
     "compatible": Word("good", "Something differs, in a way that this agent's policy calls safe for runs in flight."),
-    "mismatch": Word("attention", "The build changes something that these runs have already used; decide before they wake."),
-    "code_changed": Word("attention", "App or SDK changed; the agent's policy or a clean replay check has to say whether that is safe.", "code changed"),
+    "mismatch": Word(
+        "attention", "The build changes something that these runs have already used; decide before they wake."
+    ),
+    "code_changed": Word(
+        "attention",
+        "App or SDK changed; the agent's policy or a clean replay check has to say whether that is safe.",
+        "code changed",
+    ),
     "assess": Word("plain", "The runs in flight are being compared with the build."),
     "decide": Word("attention", "Groups of runs wait for a decision: pin and drain, continue or stop."),
     "rolling_out": Word("waiting", "The decisions are being written and new runs go to the new build.", "rolling out"),
@@ -99,11 +111,18 @@ OTHER: Final[dict[str, Word]] = {
     "active": Word("good", "In use now."),
     "revoked": Word("plain", "Taken back; it opens nothing any more."),
     "stranded": RUN["stranded"],
-    "late": Word("attention", "A result that came after its worker had lost the run: evidence only, never replayed by itself."),
+    "late": Word(
+        "attention", "A result that came after its worker had lost the run: evidence only, never replayed by itself."
+    ),
 }
 
 GROUPS: Final[dict[str, dict[str, Word]]] = {
-    "run": RUN, "step": STEP, "verdict": VERDICT, "approval": APPROVAL, "deploy": DEPLOY, "other": OTHER,
+    "run": RUN,
+    "step": STEP,
+    "verdict": VERDICT,
+    "approval": APPROVAL,
+    "deploy": DEPLOY,
+    "other": OTHER,
 }
 SEVERITIES: Final = {"error": "broken", "warning": "attention", "info": "plain"}
 

@@ -45,7 +45,14 @@ def _inner_quotes(text: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    return value.replace("{%", "[").replace("%}", "]").replace("{{", "[").replace("}}", "]").replace("<", "(").replace(">", ")")
+    return (
+        value.replace("{%", "[")
+        .replace("%}", "]")
+        .replace("{{", "[")
+        .replace("}}", "]")
+        .replace("<", "(")
+        .replace(">", ")")
+    )
 
 
 def name_of(path: Path) -> str:
@@ -74,6 +81,14 @@ def test_has_nothing_inline_that_the_content_security_policy_would_refuse(path: 
 def test_marks_nothing_as_safe(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\|\s*safe(seq)?\b|autoescape\s+off", text), "recorded text would reach the page unescaped"
+
+
+@every_template
+def test_puts_no_markup_into_attributes(path: Path) -> None:
+    """`visible`, `gist` and the tags make elements; inside a value they would end it. `marked` is the one for attributes."""
+    text = _inner_quotes(_COMMENT.sub("", path.read_text(encoding="utf-8")))
+    for value in re.findall(r'=\s*"([^"]*)"', text) + re.findall(r"block title %}(.*?){%", text):
+        assert not re.search(r"\|\s*(visible|gist)\b|{%\s*(chip|digest|time|age|clock|json)\b", value), value
 
 
 @every_template

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from django import template
@@ -11,7 +12,6 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 
 from runs import pretty as shown
 from runs.words import SEVERITIES, word_for
@@ -20,11 +20,13 @@ register = template.Library()
 
 _ELEMENT = {"key": "b", "string": "i", "literal": "u"}
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+NONE = "\u2013"  # an en dash: there is no value
+MINUS = "\u2212"
 NARROW = "\u202f"  # a narrow space that does not break
 
 
 @register.simple_tag
-def chip(state: Any, of: str = "", label: str = "", title: str = "", boxed: bool = False) -> SafeString:
+def chip(state: Any, of: str = "", label: str = "", title: str = "", boxed: bool = False) -> str:
     """A state with its shape, word and sentence. `of` is run, step, verdict, approval, deploy or other."""
     word = word_for(str(state or "unknown"), of)
     return format_html(
@@ -50,11 +52,11 @@ def severity_mean(severity: str) -> str:
 
 
 @register.simple_tag
-def digest(value: Any) -> SafeString:
+def digest(value: Any) -> str:
     """The first 8 hex characters of `sha256:…` (or of any id); the title has the whole, a click copies it."""
     text = "" if value is None else str(value)
     if not text:
-        return format_html('<span class="muted">{}</span>', "–")
+        return format_html('<span class="muted">{}</span>', NONE)
     short = text.removeprefix("sha256:")[:8]
     return format_html('<button type="button" class="digest" data-copy="{}" title="{}">{}</button>', text, text, short)
 
@@ -87,33 +89,37 @@ def relative_text(at: datetime, now: datetime) -> str:
     return f"{span_text(seconds)} ago" if seconds > 0 else f"in {span_text(-seconds)}"
 
 
-def _time(value: Any, form: str) -> SafeString:
+def _time(value: Any, form: str) -> str:
     at = moment(value)
     if at is None:
-        return format_html('<span class="muted">{}</span>', value or "–")
+        return format_html('<span class="muted">{}</span>', value or NONE)
     at = at.astimezone(UTC)
     absolute = f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
     now = timezone.now()
     text = {"ago": relative_text(at, now), "age": span_text(abs((now - at).total_seconds())), "clock": absolute}[form]
     return format_html(
-        '<time datetime="{}" data-form="{}" title="{} UTC">{}</time>', at.isoformat().replace("+00:00", "Z"), form, absolute, text
+        '<time datetime="{}" data-form="{}" title="{} UTC">{}</time>',
+        at.isoformat().replace("+00:00", "Z"),
+        form,
+        absolute,
+        text,
     )
 
 
 @register.simple_tag
-def time(value: Any) -> SafeString:
+def time(value: Any) -> str:
     """`3 m ago`; hovering gives the absolute time with its zone."""
     return _time(value, "ago")
 
 
 @register.simple_tag
-def age(value: Any) -> SafeString:
+def age(value: Any) -> str:
     """`3 m`: how long ago, for columns whose head says so."""
     return _time(value, "age")
 
 
 @register.simple_tag
-def clock(value: Any) -> SafeString:
+def clock(value: Any) -> str:
     """The absolute time to the millisecond."""
     return _time(value, "clock")
 
@@ -122,16 +128,16 @@ def clock(value: Any) -> SafeString:
 def duration(value: Any) -> str:
     """A timedelta, or seconds, as `40 ms`, `1.2 s`, `3 m 5 s`, `2 h 10 m`, `3 d 4 h`."""
     if value is None or value == "":
-        return "–"
+        return NONE
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds < 0:
-        return f"−{duration(-seconds)}"
+        return f"{MINUS}{duration(-seconds)}"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}{NARROW}ms"
     if seconds < 60:
         return f"{seconds:.1f}{NARROW}s"
     whole = round(seconds)
-    for (size, unit), (small, small_unit) in zip(_SPANS, _SPANS[1:], strict=False):
+    for (size, unit), (small, small_unit) in pairwise(_SPANS):
         if whole >= size:
             rest = whole % size // small
             return f"{whole // size}{NARROW}{unit}" + (f" {rest}{NARROW}{small_unit}" if rest else "")
@@ -142,7 +148,7 @@ def duration(value: Any) -> str:
 def size(value: Any) -> str:
     """Bytes as `812 B`, `9.3 kB`, `34.0 MB` (decimal units)."""
     if value is None or value == "":
-        return "–"
+        return NONE
     number = float(value)
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000 or unit == "GB":
@@ -155,17 +161,19 @@ def size(value: Any) -> str:
 def count(value: Any) -> str:
     """A whole number with thin separators; a capped count (`Capped`) ends in `+`."""
     if value is None or value == "":
-        return "–"
+        return NONE
     return f"{int(value):,}" + ("+" if getattr(value, "capped", False) else "")
 
 
-def _pieces(pieces: tuple[shown.Piece, ...]) -> SafeString:
+def _pieces(pieces: tuple[shown.Piece, ...]) -> str:
     return format_html_join(
         "",
         "{}",
         (
             (
-                format_html('<mark class="hidden-char" title="A character that does not show itself">{}</mark>', piece.text)
+                format_html(
+                    '<mark class="hidden-char" title="A character that does not show itself">{}</mark>', piece.text
+                )
                 if piece.role == "mark"
                 else format_html("<{}>{}</{}>", _ELEMENT[piece.role], piece.text, _ELEMENT[piece.role])
                 if piece.role in _ELEMENT
@@ -177,20 +185,28 @@ def _pieces(pieces: tuple[shown.Piece, ...]) -> SafeString:
 
 
 @register.filter
-def visible(value: Any) -> SafeString:
+def visible(value: Any) -> str:
     """Recorded text with control, bidirectional and invisible characters marked by code point."""
     return _pieces(shown.marks("" if value is None else str(value)))
 
 
 @register.filter
-def gist(text: Any) -> SafeString:
+def marked(value: Any) -> str:
+    """Like `visible`, as plain text for attributes and titles: hidden characters as `[U+202E RLO]`."""
+    return "".join(
+        f"[{p.text}]" if p.role == "mark" else p.text for p in shown.marks("" if value is None else str(value))
+    )
+
+
+@register.filter
+def gist(text: Any) -> str:
     """One line of a JSON value to skim, keys quiet; the exact value is elsewhere on the page."""
     pieces = shown.gist("" if text is None else str(text))
     return format_html('<span class="gist">{}</span>', _pieces(pieces))
 
 
 @register.simple_tag
-def lease(until: Any) -> SafeString:
+def lease(until: Any) -> str:
     """`lease ends in 22 s` or `lease ended 3 m ago`."""
     at = moment(until)
     if at is None:
@@ -203,7 +219,14 @@ def json(raw: Any, whole_url: str = "", label: str = "", limit: int | None = sho
     """Pretty JSON of raw bytes (or text); a long value is cut, and says so with a link to the whole."""
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else bytes(raw or b"")
     made = shown.pretty(data, limit=limit)
-    return {"body": _pieces(made.pieces), "cut": made.cut, "size": made.size_bytes, "shown": limit, "whole_url": whole_url, "label": label}
+    return {
+        "body": _pieces(made.pieces),
+        "cut": made.cut,
+        "size": made.size_bytes,
+        "shown": limit,
+        "whole_url": whole_url,
+        "label": label,
+    }
 
 
 @register.simple_tag(takes_context=True)
@@ -264,7 +287,11 @@ def effects_words(effects: str) -> str:
 def is_decision(kind: str) -> bool:
     """Kinds that are decisions when they are made here, and claims in an imported file."""
     return kind.startswith(("deploy.", "stop.", "gap.")) or kind in {
-        "approval.decided", "approval.used", "approval.expired", "approval.withdrawn", "run.held",
+        "approval.decided",
+        "approval.used",
+        "approval.expired",
+        "approval.withdrawn",
+        "run.held",
     }
 
 
@@ -279,7 +306,7 @@ def line_text(raw: bytes) -> str:
 def at(filters: Any, change: str) -> str:
     """The list's address for a status (`failed`) or a view (`view=in_flight`), in the filter's environment."""
     name, _, value = change.rpartition("=")
-    return filters.url(**{name or "status": value})
+    return str(filters.url(**{name or "status": value}))
 
 
 @register.filter

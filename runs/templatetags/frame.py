@@ -14,7 +14,6 @@ from runs import queries, seams
 register = template.Library()
 
 
-
 class Place(NamedTuple):
     """One entry of the rail."""
 
@@ -57,8 +56,14 @@ def frame(context: Context) -> dict[str, Any]:
         if address:
             here = path == address or any(path.startswith(prefix) for prefix in place.prefixes)
             links.append(
-                {"name": place.name, "title": place.title, "url": address + tail, "here": here, "second": place.second,
-                 "icon": f"components/icons/{place.name}.svg"}
+                {
+                    "name": place.name,
+                    "title": place.title,
+                    "url": address + tail,
+                    "here": here,
+                    "second": place.second,
+                    "icon": f"components/icons/{place.name}.svg",
+                }
             )
     user = getattr(request, "user", None)
     signed_in = bool(user is not None and user.is_authenticated)

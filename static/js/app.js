@@ -75,7 +75,13 @@
     }
   });
 
-  const start = () => { refreshTimes(document); setInterval(() => refreshTimes(document), 5000); };
+  // A link to an entry (#e12) that this page does not show goes to where it stands.
+  const toEntry = () => {
+    const number = /^#e(\d+)$/.exec(location.hash)?.[1];
+    const run = /^\/runs\/[^/]+\//.exec(location.pathname)?.[0];
+    if (number && run && !document.getElementById(`e${number}`)) location.replace(`${run}entries/${number}/#e${number}`);
+  };
+  const start = () => { toEntry(); refreshTimes(document); setInterval(() => refreshTimes(document), 5000); };
   document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
   document.addEventListener("htmx:afterSettle", (event) => refreshTimes(event.target.parentNode ?? document));
 })();

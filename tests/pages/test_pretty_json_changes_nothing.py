@@ -9,6 +9,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from runs.pretty import gist, marks, pretty
 
 
@@ -39,7 +40,13 @@ def test_keeps_every_value_as_it_was_written(raw: bytes) -> None:
     assert bare(text_of(raw)) == bare(raw.decode())
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=30))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=30,
+    )
+)
 def test_keeps_any_json(value: object) -> None:
     raw = json.dumps(value, separators=(",", ":"))
     assert bare(text_of(raw.encode(), limit=None)) == bare(raw)
@@ -64,19 +71,30 @@ def test_cuts_ten_megabytes_and_says_so() -> None:
 
 def test_does_not_cut_inside_a_character() -> None:
     raw = '"äöü€"'.encode() * 4_000
-    assert "\\x" not in text_of(raw) and "�" not in text_of(raw)
+    assert "\\x" not in text_of(raw)
+    assert "\ufffd" not in text_of(raw)
 
 
 @pytest.mark.parametrize(
     ("char", "mark"),
-    [("\u202e", "U+202E RLO"), ("\u200b", "U+200B ZWSP"), ("\x1b", "U+001B"), ("\ufeff", "U+FEFF BOM"), ("\U000e0041", "U+E0041 TAG LATIN CAPITAL LETTER"), ("\u2066", "U+2066 LRI"), ("\x00", "U+0000")],
+    [
+        ("\u202e", "U+202E RLO"),
+        ("\u200b", "U+200B ZWSP"),
+        ("\x1b", "U+001B"),
+        ("\ufeff", "U+FEFF BOM"),
+        ("\U000e0041", "U+E0041 TAG LATIN CAPITAL LETTER"),
+        ("\u2066", "U+2066 LRI"),
+        ("\x00", "U+0000"),
+    ],
 )
 def test_marks_a_character_that_does_not_show_itself(char: str, mark: str) -> None:
     assert [(p.role, p.text) for p in marks(f"a{char}b")] == [("", "a"), ("mark", mark), ("", "b")]
 
 
 def test_leaves_ordinary_text_alone() -> None:
-    assert [p.text for p in marks("Grüße, 你好, שלום, emoji 🎉\nnext line\ttab")] == ["Grüße, 你好, שלום, emoji 🎉\nnext line\ttab"]
+    assert [p.text for p in marks("Grüße, 你好, שלום, emoji 🎉\nnext line\ttab")] == [
+        "Grüße, 你好, שלום, emoji 🎉\nnext line\ttab"
+    ]
 
 
 @pytest.mark.parametrize(

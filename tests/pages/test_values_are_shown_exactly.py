@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.template import Context, Template
+
 from runs.templatetags import board
 from runs.words import GROUPS, word_for
 
@@ -44,13 +45,25 @@ def test_a_relative_time_has_one_unit(seconds: float, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0 ms"), (0.04, "40 ms"), (1.24, "1.2 s"), (185, "3 m 5 s"), (7800, "2 h 10 m"), (3 * 86400 + 4 * 3600, "3 d 4 h"), (86400, "1 d"), (None, "–"), (-2, "−2.0 s")],
+    [
+        (0, "0 ms"),
+        (0.04, "40 ms"),
+        (1.24, "1.2 s"),
+        (185, "3 m 5 s"),
+        (7800, "2 h 10 m"),
+        (3 * 86400 + 4 * 3600, "3 d 4 h"),
+        (86400, "1 d"),
+        (None, board.NONE),
+        (-2, f"{board.MINUS}2.0 s"),
+    ],
 )
 def test_a_duration_has_two_units_at_most(seconds: float | None, words: str) -> None:
     assert board.duration(seconds).replace(board.NARROW, " ") == words
 
 
-@pytest.mark.parametrize(("value", "words"), [(812, "812 B"), (9_250, "9.2 kB"), (34_000_000, "34.0 MB"), (None, "–")])
+@pytest.mark.parametrize(
+    ("value", "words"), [(812, "812 B"), (9_250, "9.2 kB"), (34_000_000, "34.0 MB"), (None, board.NONE)]
+)
 def test_a_size_has_a_unit(value: int | None, words: str) -> None:
     assert board.size(value).replace(board.NARROW, " ") == words
 
@@ -59,7 +72,8 @@ def test_a_size_has_a_unit(value: int | None, words: str) -> None:
 def test_every_state_has_one_sentence_and_a_meaning(state: str) -> None:
     word = word_for(state)
     assert word.mean in {"good", "waiting", "attention", "broken", "plain"}
-    assert word.title.endswith(".") and word.title.count(". ") == 0
+    assert word.title.endswith(".")
+    assert ". " not in word.title
 
 
 def test_every_state_of_the_journal_has_a_word() -> None:
