@@ -104,10 +104,11 @@ class Field:
 
 
 def fields_of(approval: Approval, before: Approval | None = None) -> list[Field]:
-    """Every value of the artifact by its path, in the order of the hashed bytes; `before` marks what changed."""
+    """Every value of the artifact by its path, the tool first, then in the order of the hashed bytes; `before` marks what changed."""
     old = dict(_leaves(wire.decode(bytes(before.artifact))[0], "")) if before else {}
     made = []
-    for path, text in _leaves(wire.decode(bytes(approval.artifact))[0], ""):
+    leaves = _leaves(wire.decode(bytes(approval.artifact))[0], "")
+    for path, text in sorted(leaves, key=lambda leaf: leaf[0] != "tool"):
         was = old.get(path)
         made.append(Field(path or "artifact", text, hidden_in(path + text), was if before and was != text else None))
     return made
@@ -151,9 +152,16 @@ def led_to(approval: Approval) -> Led | None:
             spans = wire.spans_of(whole.raw) or {}
             versions = whole.entry.versions or {}
             raw = whole.raw[slice(*spans["out"])] if "out" in spans else b""
-            model = whole.entry.model_reported or str(versions.get("model") or "")
-            return Led(entry.pos, entry.number, entry.entry.name or "", raw, model, str(versions.get("prompt") or ""))
+            model = whole.entry.model_reported or _named(versions.get("model"))
+            return Led(entry.pos, entry.number, entry.entry.name or "", raw, model, _named(versions.get("prompt"), "@"))
     return None
+
+
+def _named(version: Any, joined_by: str = "") -> str:
+    """A recorded prompt or model in words: `policy@12`, `m-5`; of a map every value, with its name where `joined_by` says how."""
+    if isinstance(version, dict):
+        return ", ".join(f"{name}{joined_by}{value}" if joined_by else str(value) for name, value in version.items())
+    return "" if version is None else str(version)
 
 
 def last_like(approval: Approval) -> Approval | None:
