@@ -79,7 +79,7 @@ def utc(ms: int | None) -> str | None:
 def _stamp(seconds: Decimal) -> str:
     whole = int(seconds)
     fraction = f"{seconds - whole:f}"[1:].rstrip("0").rstrip(".")  # ".5", or "" for a whole second
-    return f"{(_EPOCH + timedelta(seconds=whole)).strftime('%Y-%m-%dT%H:%M:%S')}{fraction}Z"
+    return f"{(_EPOCH + timedelta(seconds=whole)).isoformat()[:19]}{fraction}Z"
 
 
 def seconds_of(value: Any) -> Decimal | None:
