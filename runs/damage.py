@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from drainboard import wire
-
 from runs.facts import Seen, SourceFacts, moment
 from runs.findings import Finding, found
 from runs.states import Severity
 from runs.steps import Journal
 from runs.verdicts import Ground, listed
 
-__all__ = ["findings"]
+__all__ = ["codes_of", "findings"]
 
 STEP_BACK: Final = timedelta(seconds=1)  # clocks of one machine are corrected by less than this all the time
 SKEW: Final = timedelta(seconds=60)
@@ -26,9 +24,10 @@ def findings(journal: Journal, ground: Ground, *, native: bool) -> Iterator[Find
     yield from _torn(journal, ground)
     yield from _conflicting(journal)
     yield from _repeated(ground.facts)
-    yield from _odd(journal.entries)
     if native:
         yield from _skewed(journal.entries)
+    else:
+        yield from _odd(journal.entries)
     if ground.evidence.write == "before_effect":
         yield from _stepped_back(journal.entries)
 
@@ -102,7 +101,7 @@ def _repeated(facts: SourceFacts | None) -> Iterator[Finding]:
 def _odd(entries: Sequence[Seen]) -> Iterator[Finding]:
     by_code: dict[str, list[int]] = {}
     for seen in entries:
-        for code in _codes(seen.entry):
+        for code in codes_of(seen):
             by_code.setdefault(code, []).append(seen.number)
     words = {
         "non_standard_json": "a number that standard JSON does not have (NaN, Infinity), a key twice, a field of the wrong type, or bytes that are not UTF-8",
@@ -114,17 +113,22 @@ def _odd(entries: Sequence[Seen]) -> Iterator[Finding]:
         yield found(code, f"{'Entries' if len(numbers) > 1 else 'Entry'} {listed(numbers)}: {words[code]}.", numbers)
 
 
-def _codes(entry: wire.Entry) -> set[str]:
+def codes_of(seen: Seen) -> set[str]:
+    """Finding codes of what is odd about one line: `non_standard_json`, `too_deep`, `opaque_payload`, `encrypted_payload`."""
+    entry = seen.entry
     codes = set()
     for oddity in entry.oddities:
-        codes.add(oddity if oddity in ("too_deep", "opaque_payload", "encrypted_payload") else "non_standard_json")
+        codes.add(oddity if oddity in _CODES else "non_standard_json")
     told = entry.extra.get("oddities")
     if isinstance(told, list):
-        codes.update(c for c in told if c in ("opaque_payload", "encrypted_payload", "too_deep", "non_standard_json"))
-    for value in (entry.in_, entry.out, entry.error, entry.artifact):
-        if isinstance(value, (Mapping, list)):
+        codes.update(c for c in told if c in _CODES)
+    if b'"$payload"' in seen.raw or b'"opaque"' in seen.raw:
+        for value in (entry.in_, entry.out, entry.error, entry.artifact):
             codes |= _closed(value, 3)
     return codes
+
+
+_CODES: Final = frozenset(("opaque_payload", "encrypted_payload", "too_deep", "non_standard_json"))
 
 
 def _closed(value: Any, depth: int) -> set[str]:

@@ -117,9 +117,9 @@ def _retired(recorded: Recorded, retirements: Mapping[str, str], wakes: datetime
         if component == "model":
             last = recorded.order[component, name][-1][1]
             ids = {last} if name else {values[-1][1] for values in recorded.bare.values()}
-            for use in uses:
-                if use.value in ids:
-                    held.setdefault(use.value, []).extend(use.entries)
+            for value, number in uses.items():
+                if value in ids:
+                    held.setdefault(value, []).append(number)
     for model, numbers in held.items():
         retires = moment(retirements.get(model))
         if retires is not None and retires <= wakes:

@@ -38,6 +38,8 @@ class Seen(Protocol):
     @property
     def size(self) -> int: ...  # bytes of the raw line
     @property
+    def raw(self) -> bytes: ...  # the line, large values left out
+    @property
     def entry(self) -> Entry: ...
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,9 +20,10 @@ from journals.adapters import ADAPTERS, NATIVE
 from journals.adapters.base import AdapterInfo, Evidence
 from journals.cursors import plain_cursor
 from runs import rows, versions
+from runs.entries import Closed, load, without_collection
 from runs.facts import HeadFacts, Limit
 from runs.models import Run, Step, VersionSet
-from runs.safe import packed
+from runs.safe import packed, unpacked
 from runs.summary import Summary
 from runs.summary import fold as fold_entries
 
@@ -60,7 +60,7 @@ def rebuild(*, batch: int = 500) -> int:
     done = 0
     for ids in all_heads(batch):
         for head_id in ids:
-            fold(head_id, retirements=known)
+            fold(head_id, retirements=known, fresh=True)
         done += len(ids)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM runs_step s WHERE NOT EXISTS (SELECT FROM journals_head h WHERE h.id = s.run_id)")
@@ -71,16 +71,21 @@ def rebuild(*, batch: int = 500) -> int:
     return done
 
 
-def fold(head_id: int, *, retirements: Mapping[str, str] | None = None) -> Run:
-    """Folds one run and writes what differs; returns its row. Raises `UnknownRun`."""
+def fold(head_id: int, *, retirements: Mapping[str, str] | None = None, fresh: bool = False) -> Run:
+    """Folds one run and writes what differs; returns its row. `fresh` trusts nothing of the old row. Raises `UnknownRun`."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK + head_id])
             cursor.execute("SELECT xmin::text FROM journals_head WHERE id = %s", [head_id])
             version = cursor.fetchone()
         head = store.head(head_id)
-        made = summarise(head, retirements=_retirements() if retirements is None else retirements)
-        run = _write(head, made)
+        old = Run.objects.select_related("versions_set").filter(pk=head_id).first()
+        known = None if fresh or old is None else unpacked(old.summary.get("closed"))
+        with without_collection(head.entries):
+            made, closed = summarise(
+                head, closed=known, retirements=_retirements() if retirements is None else retirements
+            )
+            run = _write(head, made, closed, old)
         with connection.cursor() as cursor:
             # Only if nobody touched the head since it was read: a later change must leave it dirty.
             cursor.execute(
@@ -91,9 +96,16 @@ def fold(head_id: int, *, retirements: Mapping[str, str] | None = None) -> Run:
 
 
 def summarise(
-    head: store.HeadRow, *, retirements: Mapping[str, str] | None = None, now: datetime | None = None
-) -> Summary:
-    """The summary of a run as its journal stands; writes nothing. `now` is the database's clock unless given."""
+    head: store.HeadRow,
+    *,
+    closed: Mapping[str, Any] | None = None,
+    retirements: Mapping[str, str] | None = None,
+    now: datetime | None = None,
+) -> tuple[Summary, Closed]:
+    """The summary of a run as its journal stands, and what `runs.entries.load` found; writes nothing.
+
+    `now` is the database's clock unless given; `closed` is the answer of an earlier time.
+    """
     info = _info(head)
     facts = HeadFacts(
         pos=head.pos if head.native else 0,
@@ -114,14 +126,9 @@ def summarise(
         limits=_limits(info, native=head.native),
         retirements=retirements or {},
     )
-    entries = _readable(head, [e for e in store.skeleton(head.id) if e.pos <= head.pos])
-    return fold_entries(
-        entries,
-        evidence=info.evidence if info else UNKNOWN_RUNTIME,
-        native=head.native,
-        now=now or head.now,
-        head=facts,
-    )
+    entries, found = load(head, closed=closed)
+    evidence = info.evidence if info else UNKNOWN_RUNTIME
+    return fold_entries(entries, evidence=evidence, native=head.native, now=now or head.now, head=facts), found
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -175,63 +182,11 @@ def _limits(info: AdapterInfo | None, *, native: bool) -> tuple[Limit, ...]:
     )  # fmt: skip
 
 
-def _readable(head: store.HeadRow, entries: list[store.StoredEntry]) -> list[store.StoredEntry]:
-    """The skeleton with whole values where a rule needs them: versions, what approvals are about, the source's own state."""
-    wanted = _whole_versions(entries) | {e.pos for e in entries if _needs_value(e)}
-    if not wanted:
-        return entries
-    whole = {e.pos: e for e in store.entries_at(head.id, sorted(wanted))}
-    texts = {
-        _cut(e.entry.versions): whole[e.pos].entry.versions
-        for e in entries
-        if e.pos in whole and _cut(e.entry.versions)
-    }
-    return [whole.get(e.pos) or _with_versions(e, texts) for e in entries]
-
-
-def _cut(value: Any) -> str | None:
-    """The digest of a value that the skeleton left out."""
-    mark = value.get("$cut") if isinstance(value, Mapping) and len(value) == 1 else None
-    return mark.get("digest") if isinstance(mark, Mapping) else None
-
-
-def _whole_versions(entries: Sequence[store.StoredEntry]) -> set[int]:
-    """One position for each distinct `versions` that was left out."""
-    first: dict[str, int] = {}
-    for e in entries:
-        if digest := _cut(e.entry.versions):
-            first.setdefault(digest, e.pos)
-    return set(first.values())
-
-
-def _with_versions(e: store.StoredEntry, texts: Mapping[str | None, Any]) -> store.StoredEntry:
-    digest = _cut(e.entry.versions)
-    if digest is None:
-        return e
-    made = replace(e)
-    made.__dict__["entry"] = replace(e.entry, versions=texts[digest])
-    return made
-
-
-def _needs_value(e: store.StoredEntry) -> bool:
-    entry = e.entry
-    if entry.kind.startswith("approval."):
-        return _cut(entry.artifact) is not None or _holds_cut(entry.artifact)
-    if entry.kind == "tool.started" and (entry.approval or entry.fingerprint):
-        return _cut(entry.in_) is not None or _holds_cut(entry.in_)
-    return entry.kind == "note" and (_cut(entry.out) is not None or _holds_cut(entry.out))
-
-
-def _holds_cut(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(_cut(v) for v in value.values())
-
-
 # -- writing --------------------------------------------------------------------------------------------------------
 
 
-def _write(head: store.HeadRow, made: Summary) -> Run:
-    columns = rows.run_columns(made, head=head, fallback_at=head.created_at)
-    old = Run.objects.select_related("versions_set").filter(pk=head.id).first()
+def _write(head: store.HeadRow, made: Summary, closed: Closed, old: Run | None) -> Run:
+    columns = rows.run_columns(made, head=head, closed=closed, fallback_at=head.created_at)
     columns["versions_set_id"] = _version_set(made.version_set, old)
     _write_steps(head.id, rows.step_rows(made), fresh=old is None)
     if old is None:

@@ -23,7 +23,7 @@ PREVIEW: Final = 160  # characters
 ERROR: Final = 400
 
 
-def run_columns(made: Summary, *, head: Any, fallback_at: datetime) -> dict[str, Any]:
+def run_columns(made: Summary, *, head: Any, closed: Mapping[str, Any], fallback_at: datetime) -> dict[str, Any]:
     """Columns of the run's row, but for its version set. `head` is the `journals.store.HeadRow`."""
     current = made.current
     worst = made.worst_gap
@@ -63,7 +63,7 @@ def run_columns(made: Summary, *, head: Any, fallback_at: datetime) -> dict[str,
         "worker": head.worker,
         "folded_pos": head.pos,
         "recheck_at": made.recheck_at,
-        "summary": packed(summary_of(made)),
+        "summary": packed({**summary_of(made), "closed": closed}),
     }
 
 

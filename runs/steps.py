@@ -30,6 +30,9 @@ ROLES: Final[dict[str, tuple[str, str]]] = {
 }
 """Kind of entry -> (kind of step, what the entry says about it). Kinds that are not here make no step."""
 
+_NO: Final = ("", "")
+_ANSWERS: Final = ("start", "result", "error")
+
 _RISK: Final = ("", "value", "signal", "timer", "parallel", "approval", "model", "child", "tool")
 """When two kinds stand at one step number, the later of these decides what a repeat may cost."""
 
@@ -153,11 +156,12 @@ def _holes(ordered: Sequence[Seen], *, native: bool, length: int) -> list[Hole]:
 
 
 def _conflicts(ordered: Sequence[Seen]) -> dict[str, list[Seen]]:
-    by_id: dict[str, list[Seen]] = {}
+    first: dict[str, Seen] = {}
+    shared: dict[str, list[Seen]] = {}
     for seen in ordered:
-        if seen.origin == "import":
-            by_id.setdefault(seen.entry_id, []).append(seen)
-    return {i: found for i, found in by_id.items() if len(found) > 1 and not _is_note(found[0])}
+        if seen.origin == "import" and first.setdefault(seen.entry_id, seen) is not seen and not _is_note(seen):
+            shared.setdefault(seen.entry_id, [first[seen.entry_id]]).append(seen)
+    return shared
 
 
 def _is_note(seen: Seen) -> bool:
@@ -170,6 +174,7 @@ class _Grouping:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.by_place: dict[tuple[str, int], Step] = {}
+        self.loose = any(s.entry.step is None and ROLES.get(s.entry.kind, _NO)[1] in _ANSWERS for s in journal.entries)
         self.by_call: dict[tuple[str, str, str | None, str | None], list[Step]] = {}
         self.by_entry: dict[str, Step] = {}
         self.by_approval: dict[str, Step] = {}
@@ -207,7 +212,7 @@ class _Grouping:
                 found = self._make(seen, kind, order)
         elif role not in ("late", "resolved") and kind != "signal":
             found = self._matching(seen, kind, role) or self._make(seen, kind, order)
-        if found is not None:
+        if found is not None and self.journal.conflicts:
             self.by_entry.setdefault(seen.entry_id, found)
         return found
 
@@ -231,7 +236,8 @@ class _Grouping:
         else:
             step.numbered = False
             self.unnumbered.append(step)
-        self.by_call.setdefault((entry.branch, kind, entry.call, entry.name), []).append(step)
+        if self.loose:
+            self.by_call.setdefault((entry.branch, kind, entry.call, entry.name), []).append(step)
         return step
 
     def _matching(self, seen: Seen, kind: str, role: str) -> Step | None:
@@ -326,14 +332,15 @@ def _add(step: Step, seen: Seen, role: str) -> None:
         return
     kind = ROLES[entry.kind][0]
     step.names.add((kind, entry.name))
-    step.kind = max(step.kind, kind, key=_RISK.index)
-    if entry.name is not None and step.name is None:
+    if kind != step.kind:
+        step.kind = max(step.kind, kind, key=_RISK.index)
+    if step.name is None:
         step.name = entry.name
     step.write = step.write or _is_write(seen, step.kind)
     step.tries = max(step.tries, entry.attempt)
     if entry.key is not None:
         step.keys.setdefault(entry.key, []).append(seen.number)
-    if failure := entry.extra.get("last_failure"):
+    if entry.extra and (failure := entry.extra.get("last_failure")):
         step.failures[max(1, entry.attempt - 1)] = failure if isinstance(failure, str) else _failure(failure)
     if role == "start":
         step.attempts.append(Attempt(entry.attempt, seen.epoch, started=seen))

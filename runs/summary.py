@@ -254,11 +254,10 @@ def _times(journal: Journal, *, native: bool, status: RunStatus) -> _Times:
     end = next((s for s in reversed(entries) if s.entry.kind in TERMINAL), None) if status in ENDED else None
     if native:
         return _Times(started.recorded_at, end.recorded_at if end else None, entries[-1].recorded_at)
-    known = [
-        at for s in entries if s.origin == "import" and s.entry.kind != "timer.fired" and (at := moment(s.entry.at))
-    ]
-    first = happened_at(started) or (min(known) if known else None)
-    return _Times(first, happened_at(end) if end else None, max(known, default=entries[-1].recorded_at))
+    # Parallel steps end out of order, but not by more than this many entries.
+    ends = [s for s in entries[-200:] if s.origin == "import" and s.entry.kind != "timer.fired"]
+    known = [at for s in ends if (at := moment(s.entry.at))]
+    return _Times(happened_at(started), happened_at(end) if end else None, max(known, default=entries[-1].recorded_at))
 
 
 def _build(journal: Journal, facts: SourceFacts | None, head: HeadFacts) -> str:

@@ -10,25 +10,17 @@ from drainboard import wire
 
 from runs.facts import Seen
 
-__all__ = ["COMPONENTS", "Recorded", "Use", "components", "digest_of", "record"]
+__all__ = ["COMPONENTS", "Recorded", "components", "digest_of", "record"]
 
 COMPONENTS: Final = ("app", "prompt", "model", "tools", "sdk")
-
-
-@dataclass(slots=True)
-class Use:
-    """One value of one component and the entries that recorded it."""
-
-    value: str
-    entries: list[int] = field(default_factory=list)  # numbers
 
 
 @dataclass(slots=True)
 class Recorded:
     """Everything that a run recorded about its versions."""
 
-    uses: dict[tuple[str, str], list[Use]] = field(default_factory=dict)
-    """(component, name) -> values in the order of their first use. A bare model id stands under the name "" and is told apart by step name."""
+    uses: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """(component, name) -> values in the order of their first use, each with the entry that recorded it first. A bare model id stands under the name "" and is told apart by step name."""
     order: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=dict)
     """(component, name) -> (entry number, value) wherever the value differs from the one before."""
     bare: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -59,7 +51,7 @@ class Recorded:
         """Every value by component, as `show_run` gives them."""
         made: dict[str, Any] = {"app": [], "prompt": {}, "model": [], "tools": {}, "sdk": []}
         for (component, name), uses in self.uses.items():
-            values = [u.value for u in uses]
+            values = list(uses)
             if component in ("prompt", "tools"):
                 made[component][name] = values
             else:
@@ -89,37 +81,40 @@ def components(versions: Mapping[str, Any] | None) -> list[tuple[str, str, str]]
 def record(entries: Iterable[Seen]) -> Recorded:
     """What these entries recorded, in their order."""
     made = Recorded()
-    parsed: dict[str, list[tuple[str, str, str]]] = {}
+    known: dict[str, list[tuple[str, str, str]]] = {}
+    settled: dict[tuple[str, str], int] = {}  # what was recorded -> the count of changes when it was last looked at
+    changes = 0
     for seen in entries:
-        entry = seen.entry
-        if entry.versions is None:
+        if seen.entry.versions is None:
             continue
-        # Most entries of a run repeat one of a few objects; their text is a cheaper key than taking them apart again.
-        text = repr(entry.versions)
-        found = parsed.get(text)
+        # Entries repeat each other; their text is a cheaper key than taking them apart again.
+        text = repr(seen.entry.versions)
+        step = "" if seen.entry.kind == "run.started" else seen.entry.name or seen.entry.kind
+        if settled.get((text, step)) == changes:
+            continue
+        found = known.get(text)
         if found is None:
-            found = parsed[text] = components(entry.versions)
+            found = known[text] = components(seen.entry.versions)
         for component, name, value in found:
-            _use(made, component, name, value, seen)
+            changes += _use(made, component, name, value, step, seen.number)
+        settled[text, step] = changes
     return made
 
 
-def _use(made: Recorded, component: str, name: str, value: str, seen: Seen) -> None:
-    uses = made.uses.setdefault((component, name), [])
-    use = next((u for u in uses if u.value == value), None)
-    if use is None:
-        use = Use(value)
-        uses.append(use)
-    use.entries.append(seen.number)
+def _use(made: Recorded, component: str, name: str, value: str, step: str, number: int) -> int:
+    """Takes one recorded value; returns how many series it changed."""
+    made.uses.setdefault((component, name), {}).setdefault(value, number)
+    changed = _change(made.order.setdefault((component, name), []), number, value)
     if component == "model" and not name:
-        step = "" if seen.entry.kind == "run.started" else seen.entry.name or seen.entry.kind
-        _change(made.bare.setdefault(step, []), seen.number, value)
-    _change(made.order.setdefault((component, name), []), seen.number, value)
+        changed += _change(made.bare.setdefault(step, []), number, value)
+    return changed
 
 
-def _change(values: list[tuple[int, str]], number: int, value: str) -> None:
-    if not values or values[-1][1] != value:
-        values.append((number, value))
+def _change(values: list[tuple[int, str]], number: int, value: str) -> int:
+    if values and values[-1][1] == value:
+        return 0
+    values.append((number, value))
+    return 1
 
 
 def digest_of(body: Mapping[str, Any]) -> str:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from drainboard import wire
+
 from journals.adapters import ADAPTERS, NATIVE
 from journals.adapters.base import Evidence, InputFile, Line, Options
-
 from runs.facts import HeadFacts
 from runs.summary import Summary, fold
 
@@ -29,12 +29,16 @@ class Entry:
     seq: int | None
     entry_id: str
     digest: bytes
-    size: int = 0
+    raw: bytes = b""
     origin: str = "import"
     actor: str = "import:1"
     import_id: int | None = 1
     epoch: int = 0
     recorded_at: datetime = field(default=START)
+
+    @property
+    def size(self) -> int:
+        return len(self.raw)
 
     @property
     def number(self) -> int:
@@ -49,13 +53,15 @@ def imported(lines: Iterable[bytes | Mapping[str, Any]], *, import_id: int = 1, 
         raw = line if isinstance(line, bytes) else wire.dump({"run": "r", **line})
         entry = wire.parse(raw)
         digest = hashlib.sha256(raw).digest()
-        entry_id = entry.id or (f"seq:{entry.seq}" if entry.seq is not None else f"line:{digest.hex()[:16]}:{len(made)}")
+        entry_id = entry.id or (
+            f"seq:{entry.seq}" if entry.seq is not None else f"line:{digest.hex()[:16]}:{len(made)}"
+        )
         if (entry_id, digest) in known:
             continue
         known.add((entry_id, digest))
         pos = after + len(made) + 1
         made.append(
-            Entry(entry, pos, entry.seq, entry_id, digest, len(raw), actor=f"import:{import_id}", import_id=import_id)
+            Entry(entry, pos, entry.seq, entry_id, digest, raw, actor=f"import:{import_id}", import_id=import_id)
         )
     return made
 
@@ -78,20 +84,35 @@ def native(*lines: Mapping[str, Any]) -> list[Entry]:
         raw = wire.dump({"run": "r", "id": f"{epoch}.{pos}", "at": at.isoformat(), **fields})
         made.append(
             Entry(
-                wire.parse(raw), pos, pos, f"{epoch}.{pos}", hashlib.sha256(raw).digest(), len(raw), import_id=None, epoch=epoch,
-                origin=line.get("origin", "worker"), actor=line.get("actor", "worker:w1"), recorded_at=at,
-            )  # fmt: skip
+                wire.parse(raw),
+                pos,
+                pos,
+                f"{epoch}.{pos}",
+                hashlib.sha256(raw).digest(),
+                raw,
+                import_id=None,
+                epoch=epoch,
+                origin=line.get("origin", "worker"),
+                actor=line.get("actor", "worker:w1"),
+                recorded_at=at,
+            )
         )
     return made
 
 
-def fold_import(entries: Iterable[Any], *, evidence: Evidence = LINES, now: datetime = NOW, head: HeadFacts | None = None) -> Summary:
+def fold_import(
+    entries: Iterable[Any], *, evidence: Evidence = LINES, now: datetime = NOW, head: HeadFacts | None = None
+) -> Summary:
     return fold(list(entries), evidence=evidence, native=False, now=now, head=head or HeadFacts())
 
 
 def fold_native(entries: list[Entry], *, now: datetime = NOW, **head: Any) -> Summary:
     return fold(
-        entries, evidence=NATIVE.evidence, native=True, now=now, head=HeadFacts(**{"pos": len(entries), "epoch": 1, **head})
+        entries,
+        evidence=NATIVE.evidence,
+        native=True,
+        now=now,
+        head=HeadFacts(**{"pos": len(entries), "epoch": 1, **head}),
     )
 
 
