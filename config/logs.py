@@ -45,6 +45,10 @@ def configuration(*, level: str, style: str) -> dict[str, object]:
             "django": {"level": level, "handlers": [], "propagate": True},
             "django.server": {"level": level, "handlers": [], "propagate": True},
             "django.utils.autoreload": {"level": "WARNING"},
+            "django.request": {"level": "ERROR"},  # refusals are answers, counted in the metrics
+            "celery.beat": {"level": "WARNING"},  # else two lines for each nudge, every few seconds
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
             "psycopg.pool": {"level": "WARNING"},
             "pgmq": {"level": "WARNING"},
         },

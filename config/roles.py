@@ -57,6 +57,16 @@ def install_queue(owner: Database, *, web: Database) -> bool:
     return True
 
 
+def make_partitions(owner: Database) -> int:
+    """Make the journal's partitions ahead of need; returns how many were made.
+
+    A partition belongs to the owner role, so that the web role can neither change its rows nor drop it.
+    """
+    with psycopg.connect(**owner.conninfo(), autocommit=True) as connection:
+        row = connection.execute("SELECT journals_make_partitions()").fetchone()
+    return int(row[0]) if row else 0
+
+
 def default_privileges(sender: AppConfig, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
     """Before migrations: what the web role may do with every table that this owner will make."""
     role = _role_to_grant(using)

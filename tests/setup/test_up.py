@@ -138,6 +138,18 @@ def test_shows_the_password_once_and_survives_being_killed(up: Up, data: Path) -
     assert processes_of(data) == {}
 
 
+WEB_RIGHTS = """
+import json
+from django.db import connection
+rights = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
+tables = ("auth_user", "journals_entry", "journals_entry_p0", "journals_payload")
+cursor = connection.cursor()
+def has(table, right):
+    cursor.execute("SELECT has_table_privilege(%s, %s)", [table, right])
+    return cursor.fetchone()[0]
+print(json.dumps({table: " ".join(right for right in rights if has(table, right)) for table in tables}))
+"""
+
 COUNT_ADMINS = """
 from django.contrib.auth.models import User
 from django.db import connection
@@ -209,5 +221,19 @@ def test_commands_start_the_database_for_themselves_and_stop_it(data: Path) -> N
         up.command("showmigrations", "auth"), cwd=BASE, env=up.variables(), capture_output=True, text=True, check=True
     )
     assert "[X] 0001_initial" in shown.stdout
+    rights = subprocess.run(
+        up.command("shell", "-v", "0", "-c", WEB_RIGHTS),
+        cwd=BASE,
+        env=up.variables(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(rights.stdout) == {
+        "auth_user": "SELECT INSERT UPDATE DELETE",
+        "journals_entry": "SELECT INSERT",
+        "journals_entry_p0": "SELECT INSERT",
+        "journals_payload": "SELECT INSERT",
+    }
     assert not (data / "postgres/data/postmaster.pid").exists()
     shutil.rmtree(data)

@@ -10,6 +10,8 @@ from django.contrib.auth import get_user_model
 from django.core.management import BaseCommand, call_command
 from django.db import connection, transaction
 
+from config.roles import make_partitions
+
 ADMIN = "admin"
 
 
@@ -23,6 +25,7 @@ class Command(BaseCommand):
             cursor.execute("SELECT pg_advisory_lock(hashtext('drainboard prepare'))")
             try:
                 call_command("migrate", interactive=False, verbosity=0)
+                make_partitions(settings.DATABASE)
                 password = first_admin()
             finally:
                 cursor.execute("SELECT pg_advisory_unlock(hashtext('drainboard prepare'))")
