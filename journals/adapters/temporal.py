@@ -218,7 +218,7 @@ def _metadata(opened: Sequence[_File], journals: Sequence[_Journal]) -> dict[str
     """What a run says it waits for, by run. The answer names no run: it counts where one history only can be meant."""
     made: dict[str, Mapping[str, Any]] = {}
     for one in opened:
-        stem = one.file.path.removesuffix(".json").removesuffix(".metadata")
+        stem = one.file.path.removesuffix(".gz").removesuffix(".json").removesuffix(".metadata")
         for found in one.metadata:
             named = {j.run for j in journals if j.file.file.path.startswith(stem + ".")} or {j.run for j in journals}
             if len(named) == 1:

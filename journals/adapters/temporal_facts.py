@@ -29,6 +29,10 @@ _STATUS: Final = {
 """The runtime's end states and `Paused`; everything else is looked at more closely."""
 
 
+_OPEN: Final = frozenset(("running", "parked", "held"))
+_HIDDEN: Final = "unrecorded: a local activity may be in the open turn"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """One describe, or one row of a list (`described` is false: it knows the status and nothing of what is pending)."""
@@ -106,10 +110,14 @@ def state_line(run: History, facts: Facts | None, *, whole: bool, metadata: Mapp
 
 
 def _state(run: History, facts: Facts | None, whole: bool, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The note's `out`. Where the end of the history is only the end of the export, `seen` says what it looks like there."""
     info = facts.info if facts else {}
     pending = list(_pending(run, facts))
     stuck = None if run.ended else _stuck(run, facts)
     status = _status(run, facts, bool(pending), stuck)
+    looks = status if status in _OPEN else _looks(run)
+    waiting = [] if run.ended else list(_waiting(run, facts, metadata, looks))
+    partial = _partial(run, facts)
     versioning = dict_of(info.get("versioningInfo"))
     return {
         "runtime_status": (facts.status if facts and (facts.length >= run.last or not run.ended) else "")
@@ -119,7 +127,9 @@ def _state(run: History, facts: Facts | None, whole: bool, metadata: Mapping[str
         "complete": bool(run.ended) and whole,
         "as_of": _latest(run, facts),
         "pending": pending,
-        "waiting": [] if status not in ("parked", "held", "running") else list(_waiting(run, facts, metadata, status)),
+        "waiting": waiting if status in _OPEN else [],
+        "seen": None if run.ended or status in _OPEN else {"status": looks, "waiting": waiting},
+        **({"partial": partial} if partial else {}),
         "loop": None,
         "stranded": None,
         "stuck": stuck,
@@ -147,16 +157,28 @@ def _status(run: History, facts: Facts | None, pending: bool, stuck: Any) -> str
         return _STATUS[word]
     if word not in ("", "Running"):
         return "unknown"  # a status of tomorrow
-    if run.paused:
-        return "held"
     if stuck:
         return "stuck"
     if facts and facts.described:
         return "running" if facts.task or pending else "parked"
-    if not run.last:
-        return "running" if word == "Running" else "unknown"
+    return "unknown"  # the file ends; the run may have gone on long ago
+
+
+def _looks(run: History) -> str:
+    """What the last event makes one think of a run that is not over."""
+    if run.paused:
+        return "held"
     busy = run.task.state or run.task.woken or any(s.kind in ("tool", "model") for s in run.open_steps())
-    return "running" if busy else "parked"
+    return "running" if busy or not run.last else "parked"
+
+
+def _partial(run: History, facts: Facts | None) -> str:
+    """Why the entries are fewer than the runtime has; empty when they are not, or nobody says."""
+    if facts is None or not facts.described or facts.length <= run.last:
+        return ""
+    if not run.last:
+        return "only a describe of the run is here, not its history"
+    return f"the history has {facts.length} events, this export {run.last}"
 
 
 def _pending(run: History, facts: Facts | None) -> Iterator[dict[str, Any]]:
@@ -178,6 +200,9 @@ def _pending(run: History, facts: Facts | None) -> Iterator[dict[str, Any]]:
             attempt=number_of(found.get("attempt")) or 1,
             name=text_of(found.get("operation")),
         )
+    turn = _task(run, facts)
+    if turn and turn["state"] == "started" and run.last and not _stuck(run, facts):
+        yield {**_item(None, state=_HIDDEN, attempt=turn["attempt"]), "branch": "", "step": run.next_step}
 
 
 def _activity(found: dict[str, Any], step: Step | None) -> dict[str, Any]:
@@ -204,7 +229,7 @@ def _item(step: Step | None, *, state: str | None, attempt: int, name: str = "",
     return {
         "branch": step.branch if step else None,
         "step": step.step if step else None,
-        "name": step.name if step else name,
+        "name": step.name if step else name or None,
         "kind": step.kind if step else None,
         "call": step.call if step else call,
         "entry": step.event if step else None,

@@ -159,6 +159,11 @@ class History:
     def run(self) -> str:
         return "/".join(part for part in (self.workflow_id, self.run_id) if part)
 
+    @property
+    def next_step(self) -> int:
+        """The number that the next step of the main line would have."""
+        return self._next
+
     def place(self, event: int, task: int = 0) -> tuple[str, int]:
         """Branch and number of the step that `event` opens; `task` is the workflow task that wrote it (0: on the main line)."""
         if event not in self._placed:
