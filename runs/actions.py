@@ -56,18 +56,21 @@ def request_stop(
 
     A run that nobody works on (parked, or its lease has run out) is stopped at once; a running one stops between two steps.
     A second stop of a run changes nothing: the first name stands. On a foreign run only the request is recorded, because
-    its own runtime has to stop it. `more` goes into the entry. Raises `RunEnded`.
+    its own runtime has to stop it. The entry carries the versions that the run recorded last; `more` goes into it too.
+    Raises `RunEnded`.
     """
     head = store.lock(head_id)
     _refuse_ended(head)
     if head.stop_name:
         return head.pos, False
+    run = Run.objects.filter(pk=head_id).select_related("versions_set").only("versions_set__body").first()
     entry = {
         "kind": "stop.requested",
         "reason": name,
         "message": message,
         "by": by,
         "position": head.pos,
+        "recorded": run.versions_set.body if run is not None and run.versions_set is not None else None,
         **(more or {}),
     }
     changes = {"stop_name": name, "stop_message": message} if head.native else {}

@@ -9,7 +9,7 @@ from django.db import transaction
 from journals import store
 from journals.errors import Refused, RunEnded
 from versioning import applying, registering
-from versioning.models import AgentPolicy
+from versioning.models import AgentPolicy, Deploy
 
 
 class NotPinned(Refused):
@@ -66,6 +66,15 @@ def move_run(head_id: int, *, build: str, reason: str, by: str, actor: str) -> i
     pos = applying.go_on(head, build=build, reason=reason, by=by, actor=actor)
     applying.pin(store.lock(head_id), build=build, reason=reason, by=by, actor=actor)
     return pos
+
+
+@transaction.atomic
+def stop_run(head_id: int, *, name: str, message: str, reason: str, by: str, actor: str) -> int:
+    """Stops the run with a name and a message; returns the entry's position. Raises `RunEnded`, `ReasonMissing`."""
+    head = _open_head(head_id, reason)
+    deploy = Deploy.objects.governing(agent=head.agent, environment=head.environment)
+    build = deploy.build if deploy else None
+    return applying.stop(head, build=build, name=name, message=message, by=by, actor=actor, more={"why": reason})
 
 
 def save_policy(*, agent: str, on_mismatch: str, code_changes_compatible: bool, by: str, now: datetime) -> AgentPolicy:

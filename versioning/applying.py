@@ -63,13 +63,8 @@ def go_on(
 def stop(
     head: store.HeadRow, *, build: Build | None, name: str, message: str, by: str, actor: str, more: Mapping[str, Any]
 ) -> int:
-    """Stops the run with what it recorded and what the build holds. The head must be locked."""
-    run = Run.objects.filter(pk=head.id).select_related("versions_set").first()
-    detail = {
-        "recorded": run.versions_set.body if run and run.versions_set else None,
-        "current": current_versions(build) if build else None,
-        **more,
-    }
+    """Stops the run; the entry says what the build holds. The head must be locked."""
+    detail = {"current": current_versions(build) if build else None, **more}
     pos, _ = run_actions.request_stop(head.id, name=name, message=message, by=by, actor=actor, more=detail)
     return pos
 

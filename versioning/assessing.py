@@ -11,26 +11,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from django.db import connection
 from django.db.models import Min
 
-from journals import store
-from runs.models import Run, VersionSet
-from versioning import buildfile, live, mismatch
+from runs.models import VersionSet
+from versioning import buildfile, counting, live, mismatch
+from versioning.counting import Counted, Pair, Where, pair_of
 from versioning.mismatch import Contents, Difference, Versions
 from versioning.models import AgentPolicy, Build, Part
 
+__all__ = [
+    "Assessed", "Group", "Measure", "Pair", "assess", "assess_build", "assess_file", "contents_of", "measure_for", "measure_of",
+    "pair_of", "policy_of", "stated_of",
+]  # fmt: skip
+
 RUNS_LISTED: Final = 1_000  # keys named per group in the machine-readable answer
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Pair:
-    """What decides the verdict of a run: what it recorded, the build that it is on, and how many retirements it sleeps through."""
-
-    versions_set: int  # runs_versionset.id; 0: nothing recorded
-    base: str  # build label; empty: not known
-    native: bool
-    retired: int = 0  # of the retirement days in play, how many lie before the moment at which it can go on
 
 
 @dataclass(slots=True)
@@ -74,12 +68,22 @@ class Group:
 class Assessed:
     """An assessment: groups by urgency (mismatch, unknown, compatible, same), the largest first."""
 
-    agent: str
-    environment: str  # empty: every environment
+    where: Where
     groups: Sequence[Group]
-    assessed_at: datetime
-    thresholds: Sequence[datetime]  # retirement moments in play
     not_started: int  # native runs that no worker has opened: they take whatever build opens them
+
+    @property
+    def agent(self) -> str:
+        return self.where.agent
+
+    @property
+    def environment(self) -> str:
+        """Empty: every environment."""
+        return self.where.environment
+
+    @property
+    def assessed_at(self) -> datetime:
+        return self.where.now
 
     @property
     def runs(self) -> int:
@@ -93,6 +97,12 @@ class Assessed:
     def group(self, key: str) -> Group | None:
         """The group of this key, if runs are in it now."""
         return next((g for g in self.groups if g.key == key), None)
+
+    def runs_of(
+        self, pairs: Sequence[Pair], *, limit: int = RUNS_LISTED, after: int = 0, without: int = 0
+    ) -> list[tuple[int, str]]:
+        """(head id, key) of the runs of these pairs: see `counting.runs_of`."""
+        return counting.runs_of(self.where, pairs, limit=limit, after=after, without=without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +139,17 @@ def assess(
     """Every run in flight of this agent against a build's versions. `texts`: prompt name -> digest, where known."""
     contents = contents_of(stated, agent=agent, texts=texts, retires=retires)
     thresholds = sorted({mismatch.retires_at(day) for day in contents.retires_on.values()})
-    rows = _count(agent=agent, environment=environment, thresholds=thresholds, now=now)
-    pairs = [row[0] for row in rows]
-    measure = measure_of(contents, label=label, agent=agent, pairs=pairs, thresholds=thresholds)
+    where = Where(agent=agent, environment=environment, now=now, thresholds=thresholds)
+    rows, unopened = counting.counted(where, live=live.builds(agent=agent, environment=environment, now=now))
+    measure = measure_of(contents, label=label, agent=agent, pairs={row.pair for row in rows}, thresholds=thresholds)
     groups: dict[str, Group] = {}
-    for pair, counts, oldest in rows:
-        found = measure.assess(pair, now=now)
+    for row in rows:
+        found = measure.assess(row.pair, now=now)
         group = groups.setdefault(found.group, Group(found.group, found.verdict, found.differences))
-        _add(group, pair, counts, oldest)
+        _add(group, row)
     order = {"mismatch": 0, "unknown": 1, "compatible": 2, "same": 3}
     ranked = sorted(groups.values(), key=lambda g: (order[g.verdict], -g.count, g.key))
-    return Assessed(agent, environment, ranked, now, thresholds, not_started(agent=agent, environment=environment))
+    return Assessed(where, ranked, unopened)
 
 
 def assess_build(build: Build, *, environment: str, now: datetime) -> Assessed:
@@ -240,84 +250,13 @@ def stated_of(builds: Iterable[int]) -> dict[int, tuple[Versions, dict[str, str]
     }
 
 
-def not_started(*, agent: str, environment: str) -> int:
-    """Native runs in flight that no worker has opened yet."""
-    with connection.cursor() as cursor:
-        encoded = store.encode_text(environment)
-        cursor.execute(_NOT_STARTED, [store.encode_text(agent), encoded, encoded])
-        (found,) = cursor.fetchone()
-    return int(found)
+def _add(group: Group, counted: Counted) -> None:
+    if counted.pair not in group.pairs:
+        group.pairs.append(counted.pair)
+    group.builds[counted.pair.base] = group.builds.get(counted.pair.base, 0) + counted.count
+    for name in _COUNTS:
+        setattr(group, name, getattr(group, name) + getattr(counted, name))
+    group.oldest = min(counted.oldest, group.oldest or counted.oldest)
 
 
-def runs_of(
-    assessed: Assessed, pairs: Sequence[Pair], *, limit: int = RUNS_LISTED, after: int = 0, without: int = 0
-) -> list[tuple[int, str]]:
-    """(head id, key) of the runs of these pairs, by head id: at most `limit` of those after a head id.
-
-    `without`: a decision; runs whose journal holds it are left out.
-    """
-    params = {
-        **_params(assessed.agent, assessed.environment, assessed.thresholds, assessed.assessed_at),
-        "sets": [p.versions_set for p in pairs],
-        "bases": [p.base for p in pairs],
-        "natives": [p.native for p in pairs],
-        "buckets": [p.retired for p in pairs],
-        "after": after,
-        "without": without,
-        "limit": limit,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_RUNS, params)
-        return list(cursor.fetchall())
-
-
-def pair_of(head_id: int) -> Pair:
-    """The pair of one run that is awake now."""
-    row = Run.objects.filter(pk=head_id).values_list("versions_set_id", "build", "native").first()
-    return Pair(row[0] or 0, row[1], row[2]) if row else Pair(0, "", True)
-
-
-_BUCKET: Final = "width_bucket(greatest(wake_at, %(now)s), %(thresholds)s::timestamptz[])"
-_FROM: Final = """FROM runs_run WHERE in_flight AND agent = %(agent)s AND (%(environment)s = '' OR environment = %(environment)s)
-    AND NOT (native AND worker = '' AND steps = 0 AND versions_set_id IS NULL)"""  # those: no worker has opened them yet
-_COUNT: Final = f"""SELECT coalesce(versions_set_id, 0), build, native, {_BUCKET}, count(*),
-    count(*) FILTER (WHERE gap = 'may_run_twice'),
-    count(*) FILTER (WHERE status = 'parked'),
-    count(*) FILTER (WHERE status = 'parked' AND parked_on LIKE 'approval:%%'),
-    count(*) FILTER (WHERE 'stranded' = ANY(findings) OR (native AND coalesce(nullif(pinned_to, ''), build) <> ALL(%(live)s))),
-    count(*) FILTER (WHERE status = 'held'),
-    count(*) FILTER (WHERE pinned_to <> ''),
-    min(coalesce(started_at, last_at))
-    {_FROM} GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
-_RUNS: Final = f"""SELECT head_id, key {_FROM} AND head_id > %(after)s
-    AND (coalesce(versions_set_id, 0), build, native, {_BUCKET}) IN
-        (SELECT * FROM unnest(%(sets)s::bigint[], %(bases)s::text[], %(natives)s::boolean[], %(buckets)s::integer[]))
-    AND NOT EXISTS (SELECT 1 FROM versioning_applied a WHERE a.head_id = runs_run.head_id AND a.decision_id = %(without)s)
-    ORDER BY head_id LIMIT %(limit)s"""
-_NOT_STARTED: Final = """SELECT count(*) FROM journals_head
-    WHERE native AND ended = '' AND agent = %s AND (%s = '' OR environment = %s) AND epoch = 0"""
-
-
-def _params(agent: str, environment: str, thresholds: Sequence[datetime], now: datetime) -> dict[str, Any]:
-    place = {"agent": store.encode_text(agent), "environment": store.encode_text(environment)}
-    return {**place, "thresholds": list(thresholds), "now": now}
-
-
-def _count(
-    *, agent: str, environment: str, thresholds: Sequence[datetime], now: datetime
-) -> list[tuple[Pair, Sequence[int], datetime]]:
-    runnable = sorted(live.builds(agent=agent, environment=environment, now=now))
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT, {**_params(agent, environment, thresholds, now), "live": runnable})
-        return [(Pair(*row[:4]), row[4:11], row[11]) for row in cursor.fetchall()]
-
-
-def _add(group: Group, pair: Pair, counts: Sequence[int], oldest: datetime) -> None:
-    group.pairs.append(pair)
-    group.builds[pair.base] = group.builds.get(pair.base, 0) + counts[0]
-    for name, count in zip(_COUNTED, counts, strict=True):
-        setattr(group, name, getattr(group, name) + count)
-    group.oldest = min(oldest, group.oldest or oldest)
-
-
-_COUNTED: Final = ("count", "in_step", "parked", "parked_on_approval", "stranded", "held", "pinned")
+_COUNTS: Final = ("count", "in_step", "parked", "parked_on_approval", "stranded", "held", "pinned")

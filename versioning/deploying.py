@@ -299,7 +299,7 @@ def _unreached(decision: Decision, assessed: Assessed | None) -> list[int]:
     pairs = [p for p in group.pairs if not (p.native and p.base == target)] if group else []
     if assessed is None or not pairs:
         return []
-    return [head_id for head_id, _ in assessing.runs_of(assessed, pairs, limit=BATCH, without=decision.pk)]
+    return [head_id for head_id, _ in assessed.runs_of(pairs, limit=BATCH, without=decision.pk)]
 
 
 def _move(deploy: Deploy, *, version: int, state: str, **columns: Any) -> Deploy:

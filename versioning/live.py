@@ -10,8 +10,11 @@ from django.db import connection
 from journals import store
 from versioning.models import LIVE_FOR_S, Build, WorkerSeen
 
-_LEASED: Final = """SELECT DISTINCT agent, open_build FROM journals_head WHERE native AND ended = '' AND lease_until > %(now)s
-    AND (%(agent)s = '' OR agent = %(agent)s) AND (%(environment)s = '' OR environment = %(environment)s)"""
+# Leases are renewed in the head alone; which runs can have one, the projection knows: those that run. A run opened a moment
+# ago, which is not folded yet, is covered by its worker having asked for it.
+_LEASED: Final = """SELECT DISTINCT h.agent, h.open_build FROM runs_run r JOIN journals_head h ON h.id = r.head_id
+    WHERE r.status IN ('running', 'stopping') AND r.in_flight AND r.native AND h.lease_until > %(now)s
+    AND (%(agent)s = '' OR r.agent = %(agent)s) AND (%(environment)s = '' OR r.environment = %(environment)s)"""
 
 
 def builds(*, agent: str, environment: str, now: datetime) -> set[str]:

@@ -76,9 +76,7 @@ def claim(rules: Rules, asking: Asking, *, limit: int) -> Iterator[store.HeadRow
 def _try_free(head_id: int, rules: Rules, asking: Asking) -> store.HeadRow | None:
     """Opens a candidate unless somebody else has it or is about to."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT 1 FROM journals_head h WHERE h.id = %s AND {_RUNNABLE} FOR UPDATE SKIP LOCKED", [head_id]
-        )
+        cursor.execute(_TAKE, [head_id])
         if cursor.fetchone() is None:
             return None
     return _try(store.lock(head_id), rules, asking)[0]
@@ -171,13 +169,19 @@ def _must_continue(head: store.HeadRow, label: str) -> bool:
 
 # -- claims ---------------------------------------------------------------------------------------------------------
 
-_RUNNABLE: Final = """h.native AND h.ended = '' AND h.stop_name = '' AND h.hold_reason = ''
-    AND (h.lease_until IS NULL OR h.lease_until <= clock_timestamp()) AND (h.parked_on = '' OR h.wake_at <= clock_timestamp())"""
 _HERE: Final = "h.agent = %(agent)s AND h.environment = %(environment)s"
-_PAIRS: Final = f"""SELECT DISTINCT coalesce(r.versions_set_id, 0), r.build FROM journals_head h JOIN runs_run r ON r.head_id = h.id
-    WHERE {_HERE} AND {_RUNNABLE} AND h.pinned_build = '' AND h.epoch > 0"""
-_CANDIDATES: Final = f"""SELECT h.id FROM journals_head h LEFT JOIN runs_run r ON r.head_id = h.id
-    WHERE {_HERE} AND {_RUNNABLE} AND h.id > %(after)s AND CASE
+_OPEN: Final = """h.native AND h.ended = '' AND h.stop_name = '' AND h.hold_reason = ''
+    AND (h.lease_until IS NULL OR h.lease_until <= statement_timestamp())"""
+_FREE: Final = f"{_OPEN} AND (h.parked_on = '' OR h.wake_at <= statement_timestamp())"
+# Two arms, each with its own partial index: most runs in flight sleep, and are not looked at.
+_RUNNABLE: Final = f"""(SELECT * FROM journals_head h WHERE {_HERE} AND {_OPEN} AND h.parked_on = ''
+    UNION ALL SELECT * FROM journals_head h WHERE {_HERE} AND {_OPEN} AND h.parked_on <> '' AND h.wake_at <= statement_timestamp())"""
+_TAKE: Final = f"SELECT 1 FROM journals_head h WHERE h.id = %s AND {_FREE} FOR UPDATE SKIP LOCKED"
+_STALE: Final = f"SELECT h.id FROM {_RUNNABLE} h WHERE h.dirty AND h.epoch > 0"
+_PAIRS: Final = f"""SELECT DISTINCT coalesce(r.versions_set_id, 0), r.build FROM {_RUNNABLE} h JOIN runs_run r ON r.head_id = h.id
+    WHERE h.pinned_build = '' AND h.epoch > 0"""
+_CANDIDATES: Final = f"""SELECT h.id FROM {_RUNNABLE} h LEFT JOIN runs_run r ON r.head_id = h.id
+    WHERE h.id > %(after)s AND CASE
         WHEN h.pinned_build <> '' THEN h.pinned_build = ANY(%(chain)s)
         WHEN h.key = ANY(%(decided)s) THEN true
         WHEN h.epoch = 0 THEN %(new)s
@@ -199,9 +203,7 @@ def _place(rules: Rules) -> dict[str, Any]:
 def _fold_runnable(rules: Rules) -> None:
     """The comparison reads the projection, so the runs that may be given are folded first."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT h.id FROM journals_head h WHERE {_HERE} AND {_RUNNABLE} AND h.dirty AND h.epoch > 0", _place(rules)
-        )
+        cursor.execute(_STALE, _place(rules))
         stale = [head_id for (head_id,) in cursor.fetchall()]
     if stale:
         projection.catch_up(stale)

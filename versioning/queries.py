@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce
 
 from journals import store
 from runs.models import Run
-from versioning import assessing, drain, live
+from versioning import drain, live
 from versioning.assessing import Assessed, Group
 from versioning.models import AgentPolicy, Build, Decision, Deploy, Part
 
@@ -90,7 +90,7 @@ def check(assessed: Assessed, *, build: str, elapsed_ms: float) -> dict[str, Any
         "runs": assessed.runs,
         "not_started": assessed.not_started,
         "verdicts": assessed.verdicts(),
-        "groups": [g.as_json([key for _, key in assessing.runs_of(assessed, g.pairs)]) for g in assessed.groups],
+        "groups": [g.as_json([key for _, key in assessed.runs_of(g.pairs)]) for g in assessed.groups],
         "assessed_at": assessed.assessed_at.isoformat(),
         "elapsed_ms": round(elapsed_ms, 1),
     }

@@ -35,8 +35,8 @@ class Act:
 
 
 def _stop(head_id: int, *, reason: str, name: str, message: str, by: str, actor: str, **_: Any) -> None:
-    run_actions.request_stop(
-        head_id, name=name or "StoppedByOperator", message=message or reason, by=by, actor=actor, more={"why": reason}
+    actions.stop_run(
+        head_id, name=name or "StoppedByOperator", message=message or reason, reason=reason, by=by, actor=actor
     )
 
 

@@ -133,7 +133,7 @@ def group_page(deploy: Deploy, key: str, *, after: int, now: datetime) -> dict[s
     found = assessed.group(key)
     if found is None:
         return None
-    ids = [head_id for head_id, _ in assessing.runs_of(assessed, found.pairs, limit=RUNS_SHOWN + 1, after=after)]
+    ids = [head_id for head_id, _ in assessed.runs_of(found.pairs, limit=RUNS_SHOWN + 1, after=after)]
     rows = list(Run.objects.filter(pk__in=ids[:RUNS_SHOWN]).order_by("pk"))
     own = {d.run_key: d for d in deploy.decisions.standing().exclude(run_key="")}
     decision = deploy.decisions.standing().filter(group=key).first()
