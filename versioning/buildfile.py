@@ -142,9 +142,11 @@ def merged(body: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(body)
     for name in COMPONENTS:
         one, two = body.get(name), more.get(name)
-        if (one is None and two is not None) or (name == "models" and two and ANY_ROLE in one and ANY_ROLE not in two):
+        if two is None:
+            continue
+        if one is None or (name == "models" and two and ANY_ROLE in one and ANY_ROLE not in two):
             made[name] = two
-        elif isinstance(one, Mapping) and isinstance(two, Mapping):
+        elif isinstance(one, Mapping):
             made[name] = {key: {**two[key], **got} if key in two else got for key, got in one.items()}
     return made
 

@@ -285,8 +285,8 @@ def _subject(deploy: Deploy, assessed: Assessed, wish: Wish) -> Group:
     if (head.agent, head.environment) != (deploy.agent, deploy.environment):
         raise BadDecision(f"run {head.run!r} is no run of {deploy.agent} in {deploy.environment}")
     pair = assessing.pair_of(head.id)
-    found = assessing.measure_for(deploy.build, pairs=[pair]).assess(pair, now=assessed.assessed_at)
-    return Group(found.group, found.verdict, found.differences, count=1)
+    one = assessing.measure_for(deploy.build, pairs=[pair]).assess(pair, now=assessed.assessed_at)
+    return Group(one.group, one.verdict, one.differences, count=1)
 
 
 def _unreached(decision: Decision, assessed: Assessed | None) -> list[int]:

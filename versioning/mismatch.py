@@ -6,7 +6,7 @@ with the build's value and answers a verdict and every difference. What is not k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import Any, Final, Literal
@@ -185,7 +185,7 @@ def retires_at(day: date) -> datetime:
     return datetime.combine(day, time.min, tzinfo=UTC)
 
 
-_STOP_NAMES: Final = (
+_STOP_NAMES: Final[tuple[tuple[str, Callable[[Difference], bool]], ...]] = (
     ("ToolRemoved", lambda d: d.component == "tool" and d.change == "removed"),
     ("ToolSchemaChanged", lambda d: d.component == "tool" and d.change not in ("added", "unknown")),
     ("PromptChanged", lambda d: d.component == "prompt" and d.change not in ("added", "unknown")),

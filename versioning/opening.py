@@ -47,9 +47,8 @@ def open_run(head_id: int, rules: Rules, asking: Asking) -> store.HeadRow:
     projection.catch_up([head_id])
     with transaction.atomic():
         opened, refusal = _try(store.lock(head_id), rules, asking)
-    if refusal is not None:
-        raise refusal
-    assert opened is not None
+    if opened is None:
+        raise refusal or AssertionError("neither opened nor refused")
     return opened
 
 
@@ -175,11 +174,11 @@ _OPEN: Final = """h.native AND h.ended = '' AND h.stop_name = '' AND h.hold_reas
 _FREE: Final = f"{_OPEN} AND (h.parked_on = '' OR h.wake_at <= statement_timestamp())"
 # Two arms, each with its own partial index: most runs in flight sleep, and are not looked at.
 _RUNNABLE: Final = f"""(SELECT * FROM journals_head h WHERE {_HERE} AND {_OPEN} AND h.parked_on = ''
-    UNION ALL SELECT * FROM journals_head h WHERE {_HERE} AND {_OPEN} AND h.parked_on <> '' AND h.wake_at <= statement_timestamp())"""
-_TAKE: Final = f"SELECT 1 FROM journals_head h WHERE h.id = %s AND {_FREE} FOR UPDATE SKIP LOCKED"
-_STALE: Final = f"SELECT h.id FROM {_RUNNABLE} h WHERE h.dirty AND h.epoch > 0"
+    UNION ALL SELECT * FROM journals_head h WHERE {_HERE} AND {_OPEN} AND h.parked_on <> '' AND h.wake_at <= statement_timestamp())"""  # noqa: S608 - constants only, here and below
+_TAKE: Final = f"SELECT 1 FROM journals_head h WHERE h.id = %s AND {_FREE} FOR UPDATE SKIP LOCKED"  # noqa: S608
+_STALE: Final = f"SELECT h.id FROM {_RUNNABLE} h WHERE h.dirty AND h.epoch > 0"  # noqa: S608
 _PAIRS: Final = f"""SELECT DISTINCT coalesce(r.versions_set_id, 0), r.build FROM {_RUNNABLE} h JOIN runs_run r ON r.head_id = h.id
-    WHERE h.pinned_build = '' AND h.epoch > 0"""
+    WHERE h.pinned_build = '' AND h.epoch > 0"""  # noqa: S608
 _CANDIDATES: Final = f"""SELECT h.id FROM {_RUNNABLE} h LEFT JOIN runs_run r ON r.head_id = h.id
     WHERE h.id > %(after)s AND CASE
         WHEN h.pinned_build <> '' THEN h.pinned_build = ANY(%(chain)s)
@@ -190,7 +189,7 @@ _CANDIDATES: Final = f"""SELECT h.id FROM {_RUNNABLE} h LEFT JOIN runs_run r ON 
             OR EXISTS (SELECT 1 FROM versioning_applied a JOIN versioning_decision d ON d.id = a.decision_id
                 JOIN versioning_deploy y ON y.id = d.deploy_id JOIN versioning_build b ON b.id = y.build_id
                 WHERE a.head_id = h.id AND d.action = 'continue' AND b.label = ANY(%(chain)s))
-    END ORDER BY h.id LIMIT %(limit)s"""
+    END ORDER BY h.id LIMIT %(limit)s"""  # noqa: S608
 
 
 def _place(rules: Rules) -> dict[str, Any]:
@@ -213,7 +212,7 @@ def _pairs_to_pass(rules: Rules) -> list[Pair]:
     """Pairs whose runs this build gets nothing of, so that they do not stand in front of those that it may have."""
     with connection.cursor() as cursor:
         cursor.execute(_PAIRS, _place(rules))
-        pairs = [Pair(*row, True) for row in cursor.fetchall()]
+        pairs = [Pair(row[0], row[1], True) for row in cursor.fetchall()]
     foreign = [p for p in pairs if p.base != rules.build.label]
     if not foreign and not rules.by_group:
         return []

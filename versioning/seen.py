@@ -30,10 +30,9 @@ def open_deploys(user: Any, environment: str) -> int:
 
 def nobody_resumes() -> Q:
     """Native runs in flight whose build (or pin) no live worker can run; one statement reads the live builds."""
-    alive = live.by_agent(now=timezone.now())
     covered = Q(pk__in=[])
-    for agent, labels in alive.items():
-        own = Q(agent=store.encode_text(agent))
+    for (agent, environment), labels in live.by_place(now=timezone.now()).items():
+        own = Q(agent=store.encode_text(agent), environment=store.encode_text(environment))
         covered |= own & (Q(pinned_to="", build__in=labels) | Q(pinned_to__in=labels))
     return Q(in_flight=True, native=True) & queries.opened() & ~covered
 
@@ -51,10 +50,10 @@ def differences(head_ids: Sequence[int]) -> Mapping[int, str]:
         by_place.setdefault((agent, environment), {})[pk] = Pair(versions_set or 0, build, native)
     made: dict[int, str] = {}
     for place, pairs in by_place.items():
-        build = Build.objects.filter(agent=place[0], label=current.get(place, "")).first()
-        if build is None:
+        target = Build.objects.filter(agent=place[0], label=current.get(place, "")).first()
+        if target is None:
             continue
-        measure = assessing.measure_for(build, pairs=pairs.values())
+        measure = assessing.measure_for(target, pairs=pairs.values())
         for pk, pair in pairs.items():
             found = measure.assess(pair, now=timezone.now())
             if found.differences:

@@ -42,12 +42,10 @@ def _lines(d: Difference, old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
         return []
     one, two = (side.get(part, {}).get(d.name, {}) for side in (old, new))
     if d.component == "prompt":
-        texts = one.get("text"), two.get("text")
+        before, after = one.get("text"), two.get("text")
     else:
-        texts = tuple(_schema_text(side) for side in (one, two))
-    if texts[0] is None or texts[1] is None:
-        return []
-    return diff(texts[0], texts[1])
+        before, after = _schema_text(one), _schema_text(two)
+    return [] if before is None or after is None else diff(before, after)
 
 
 def diff(old: str, new: str) -> list[Mapping[str, Any]]:

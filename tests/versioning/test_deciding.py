@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from journals import store
-from tests.versioning.fleet import AGENT, V40, V41, Fleet, build
+from tests.versioning.fleet import AGENT, V40, V41, build
 from versioning import deploying, tasks
 from versioning.deploying import BadDecision, StaleAssessment, Wish
 from versioning.models import STOP_NAMES, Applied, Decision, Deploy

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from tests.versioning.fleet import AGENT, V40, V41, build
+from tests.versioning.fleet import AGENT, V41, build
 from versioning import deploying
 from versioning.models import AgentPolicy, Build, Decision, Deploy
 
