@@ -76,14 +76,14 @@ def _inside(step: Step) -> Iterator[Finding]:
 
 
 def _silent_tries(step: Step) -> list[int]:
-    """Numbers of attempts before the newest that may have acted without an answer."""
+    """Numbers of attempts that may have acted without an answer; the newest only counts when another one has a result."""
     silent = []
     starts: dict[int, list[Attempt]] = {}
     for attempt in step.attempts:
         starts.setdefault(attempt.number, []).append(attempt)
     newest = step.attempts[-1] if step.attempts else None
     for number in range(1, step.count + 1):
-        attempts = [a for a in starts.get(number, []) if a is not newest]
+        attempts = [a for a in starts.get(number, []) if a is not newest or step.results]
         if any(_no_answer(a, step) for a in attempts) or (
             number not in starts and number < max(step.tries, 1) and _unrecorded_is_silent(step, number)
         ):

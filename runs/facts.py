@@ -139,6 +139,11 @@ class SourceFacts:
     duplicates: tuple[int, ...] = ()  # numbers of entries that the file held more than once
     out: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def says_what_is_open(self) -> bool:
+        """The source lists what is under way and what waits, so that what it does not list is neither."""
+        return isinstance(self.out.get("pending"), list) and isinstance(self.out.get("waiting"), list)
+
 
 def source_facts(entries: Sequence[Seen]) -> SourceFacts | None:
     """The newest `runtime.state` note of an import, or None. Values of unexpected types count as not told."""
@@ -154,7 +159,9 @@ def read_note(out: Any) -> SourceFacts:
         return SourceFacts()
     loop = out.get("loop")
     partial = _text(out.get("partial")) or (_text(out.get("reason")) if out.get("complete") is False else "")
+
     losses = [(_text(loss.get("code")), _text(loss.get("reason"))) for loss in _objects(out.get("losses"))]
+    partial = partial or "; ".join(why or code for code, why in losses)
     return SourceFacts(
         runtime_status=_text(out.get("runtime_status")),
         status=out["status"] if isinstance(out.get("status"), str) else None,

@@ -56,6 +56,9 @@ class FilterForm(forms.Form):
     build = forms.CharField(required=False, max_length=200)
     source = forms.CharField(required=False, max_length=200)
     finding = forms.CharField(required=False, max_length=60)
+    gap = forms.ChoiceField(
+        required=False, choices=[(g, g) for g in ("may_run_twice", "failed_may_have_run", "unknown")]
+    )
     version = forms.CharField(required=False, max_length=300)
     order = forms.ChoiceField(required=False, choices=[("", "newest first"), ("oldest", "oldest first")])
     after = forms.IntegerField(required=False, min_value=0)
@@ -81,6 +84,7 @@ class Filters:
     build: str = ""
     source: str = ""
     finding: str = ""
+    gap: str = ""
     version: str = ""
     order: str = ""
     after: int | None = None  # rows behind this head id in the list's order
@@ -113,6 +117,7 @@ class Filters:
             "build": "build",
             "source": "source",
             "finding": "finding",
+            "gap": "gap",
             "version": "",
         }
         return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,10 @@ def gaps(journal: Journal, judged: Sequence[Judged], ground: Ground) -> list[Gap
         if in_the_gap(step, j, is_last=ends[step.branch] is step, ground=ground)
     ]
     told = _pending_without_entries(journal, ground)
-    main_open = any(g.branch == "" for g in [*found, *told]) or _main_waits(journal, judged)
+    lost = list(_missing(journal))
+    main_open = any(g.branch == "" for g in told) or _last_is_open(ends.get(""), journal, judged)
     tail = None if main_open else _tail(journal, ground)
-    return [*found, *told, *([tail] if tail else [])]
+    return [*found, *told, *lost, *([tail] if tail else [])]
 
 
 _WITHOUT_EFFECT = frozenset(("timer", "approval", "parallel", "signal", "value"))
@@ -81,6 +82,18 @@ def _gap(step: Step, judged: Judged) -> Gap:
     )
 
 
+def _missing(journal: Journal) -> Iterator[Gap]:
+    """Holes that no placeholder step stands for: whatever the missing entries said, they may have begun something."""
+    for hole in journal.holes:
+        if not hole.shown:
+            one = hole.missing == 1
+            span = f"entry {hole.first} is" if one else f"entries {hole.first} to {hole.last} are"
+            yield Gap(
+                branch="", step=None, kind=None, name=None, verdict=Verdict.UNKNOWN, confidence=Confidence.UNKNOWN, key=None,
+                reason=f"Not known: {span} missing.", entries=(), effect="write", effects=Effects.UNKNOWN,
+            )  # fmt: skip
+
+
 def _pending_without_entries(journal: Journal, ground: Ground) -> list[Gap]:
     """Steps that the source calls unfinished and has no entry of."""
     if ground.facts is None:
@@ -109,11 +122,14 @@ def _pending_without_entries(journal: Journal, ground: Ground) -> list[Gap]:
     return made
 
 
-def _main_waits(journal: Journal, judged: Sequence[Judged]) -> bool:
-    return any(
-        step.branch == "" and j.verdict == Verdict.WAITING and j.confidence == Confidence.CERTAIN
-        for step, j in zip(journal.steps, judged, strict=True)
-    )
+def _last_is_open(last: Step | None, journal: Journal, judged: Sequence[Judged]) -> bool:
+    """Whether the main line's last step is itself in the gap or waits: then nothing of the main line stands behind it."""
+    if last is None:
+        return False
+    of_last = next(j for step, j in zip(journal.steps, judged, strict=True) if step is last)
+    if of_last.verdict == Verdict.WAITING:
+        return of_last.confidence == Confidence.CERTAIN
+    return of_last.verdict in (Verdict.MAY_RUN_TWICE, Verdict.UNKNOWN)
 
 
 def _tail(journal: Journal, ground: Ground) -> Gap | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db import connection
 from django.db.models import Q
@@ -31,89 +31,54 @@ class Group:
     url: str
 
 
-def attention(environment: str, now: datetime) -> list[Group]:
-    """What needs a person now, most urgent first; groups without runs are left out."""
-    base = Run.objects.filter(environment=environment) if environment else Run.objects.all()
+class Reason(NamedTuple):
+    """Why runs need a person: its words, its runs, and the list of all of them."""
+
+    name: str
+    title: str
+    mean: str
+    says: str
+    condition: Q
+    url: str
+
+
+def reasons(environment: str, now: datetime) -> list[Reason]:
+    """Every reason to call a person, most urgent first."""
     at = Filters(environment=environment)
-    since = now - timedelta(hours=24)
-    wanted = [
-        (
-            "gap",
-            "Gap open",
-            "attention",
-            "A step was begun and has no result: if the run recovers, it may run again.",
-            GAP_OPEN & ~Q(status__in=["held"]),
-            at.url(view="gap"),
-        ),
-        (
-            "held",
-            "Held",
-            "attention",
-            "No worker may take them until a person releases, moves or stops them.",
-            Q(status="held"),
-            at.url(status="held"),
-        ),
-        (
-            "nobody",
-            "Nobody can resume",
-            "attention",
-            "No live worker has their build: start one, or move them to another build.",
-            nobody_resumes(),
-            at.url(view="nobody"),
-        ),
-        (
-            "stuck",
-            "Stuck",
-            "broken",
-            "Their runtime fails at the same place again and again.",
-            Q(status="stuck"),
-            at.url(status="stuck"),
-        ),
-        (
-            "approval",
-            "Waiting for an approval",
-            "waiting",
-            "They go on when somebody decides.",
-            Q(in_flight=True, parked_on__startswith="approval:"),
-            at.url(view="parked"),
-        ),
-        (
-            "near_limit",
-            "Near a limit",
-            "attention",
-            "At 80 % or more of what their runtime allows; they end by themselves when they reach it.",
-            NEAR_LIMIT & Q(in_flight=True),
-            at.url(view="near_limit"),
-        ),
-        (
-            "failed",
-            "Failed in the last 24 hours",
-            "broken",
-            "They ended with an error that nobody caught.",
-            Q(status="failed", ended_at__gte=since),
-            at.url(status="failed"),
-        ),
-    ]
-    sizes = capped_counts({name: base.filter(q) for name, *_, q, _ in wanted})
+    held, stuck, parked = Q(status="held"), Q(status="stuck"), Q(in_flight=True, parked_on__startswith="approval:")
+    unproven, failed = Q(in_flight=True, gap="unknown"), Q(status="failed", ended_at__gte=now - timedelta(hours=24))
+    return [
+        Reason("gap", "Gap open", "attention", "A step was begun and has no result: if the run recovers, it may run again.", GAP_OPEN, at.url(view="gap")),
+        Reason("held", "Held", "attention", "No worker may take them until a person releases, moves or stops them.", held, at.url(status="held")),
+        Reason("nobody", "Nobody can resume", "attention", "No live worker has their build: start one, or move them to another build.", nobody_resumes() & ~held, at.url(view="nobody")),
+        Reason("stuck", "Stuck", "broken", "Their runtime fails at the same place again and again.", stuck, at.url(status="stuck")),
+        Reason("approval", "Waiting for an approval", "waiting", "They go on when somebody decides.", parked, at.url(view="parked")),
+        Reason("near_limit", "Near a limit", "attention", "At 80 % or more of what their runtime allows; they end by themselves when they reach it.", NEAR_LIMIT & Q(in_flight=True), at.url(view="near_limit")),
+        Reason("failed", "Failed in the last 24 hours", "broken", "They ended with an error that nobody caught.", failed, at.url(status="failed")),
+        Reason("unproven", "Not proven", "plain", "Their journals do not say whether a step ran; a complete export would settle it.", unproven, at.url(gap="unknown")),
+    ]  # fmt: skip
+
+
+def attention(environment: str, now: datetime) -> list[Group]:
+    """What needs a person now, most urgent first; reasons without runs are left out."""
+    base = Run.objects.filter(environment=environment) if environment else Run.objects.all()
+    wanted = reasons(environment, now)
+    sizes = capped_counts({r.name: base.filter(r.condition) for r in wanted})
     found = {
-        name: list(base.filter(q).order_by("-head_id").only(*ROW[:-1])[:SHOWN])
-        for name, *_, q, _ in wanted
-        if sizes[name]
+        r.name: list(base.filter(r.condition).order_by("-head_id").only(*ROW[:-1])[:SHOWN])
+        for r in wanted
+        if sizes[r.name]
     }
     errors = last_errors([run for rows in found.values() for run in rows])
     return [
-        Group(
-            name,
-            title,
-            mean,
-            says,
-            sizes[name],
-            [Listed(r, "", "", errors.get(r.head_id, "")) for r in found[name]],
-            url,
-        )
-        for name, title, mean, says, q, url in wanted
-        if name in found
+        Group(r.name, r.title, r.mean, r.says, sizes[r.name], _listed(found[r.name], errors), r.url)
+        for r in wanted
+        if r.name in found
     ]
+
+
+def _listed(rows: Sequence[Run], errors: Mapping[int, str]) -> list[Listed]:
+    return [Listed(run, "", "", errors.get(run.head_id, "")) for run in rows]
 
 
 def in_flight_by_agent(environment: str) -> list[dict[str, Any]]:

@@ -168,5 +168,5 @@ def gist(text: str, *, limit: int = 240) -> tuple[Piece, ...]:
         else:
             shown = token.decode("utf-8", "replace")
             shown = shown[1:-1] if token[:1] == b'"' and token[-1:] == b'"' and len(token) > 1 else shown.lstrip('"')
-            pieces.extend(_marked(_role(token, following) if following == b":" else "", shown))
+            pieces.extend(_marked("key" if following == b":" else "", shown))
     return tuple(_joined(pieces))

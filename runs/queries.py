@@ -66,7 +66,7 @@ def _distinct(column: str) -> list[str]:
 
 # -- filters --------------------------------------------------------------------------------------------------------
 
-GAP_OPEN: Final = Q(in_flight=True) & ~Q(gap="")
+GAP_OPEN: Final = Q(in_flight=True, gap__in=["may_run_twice", "failed_may_have_run"])
 NEAR_LIMIT: Final = Q(findings__contains=["near_limit"])
 
 
@@ -111,7 +111,7 @@ def matching(filters: Filters) -> QuerySet[Run]:
     view = view_condition(filters.view)
     if view is not None and filters.view:
         found = found.filter(view)
-    for name in ("environment", "agent", "status", "build", "source"):
+    for name in ("environment", "agent", "status", "build", "source", "gap"):
         value = getattr(filters, name)
         if value:
             found = found.filter(**{name: value})

@@ -40,7 +40,7 @@ def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
         )
     return Sentence(
         f"Nothing is proven about {what[0].lower() + what[1:]}",
-        "The journal has a hole, a torn end or an unreadable part here.",
+        str(found.get("reason") or "The journal has a hole, a torn end or an unreadable part here."),
         "Treat it as if it may have run; a complete export would settle it.",
     )
 

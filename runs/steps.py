@@ -1,7 +1,6 @@
 """Entries to steps: which start belongs to which answer, how often a step was tried, what is missing in between. Pure.
 
-A step is found by branch and step number. Lines of files that carry no step number are matched start to answer by `call`
-and name, or by name in order where neither side has a `call`; anything less would pair an answer with somebody else's start.
+A step is found by branch and step number; for lines without a step number see `runs.matching`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, Final
 from drainboard.wire import MISSING
 
 from runs.facts import Seen
+from runs.matching import Matching
 
 __all__ = ["Attempt", "Hole", "Journal", "Step", "group", "in_order", "unanswered_error"]
 
@@ -29,9 +29,6 @@ ROLES: Final[dict[str, tuple[str, str]]] = {
     "gap.resolved": ("", "resolved"),
 }
 """Kind of entry -> (kind of step, what the entry says about it). Kinds that are not here make no step."""
-
-_NO: Final = ("", "")
-_ANSWERS: Final = ("start", "result", "error")
 
 _RISK: Final = ("", "value", "signal", "timer", "parallel", "approval", "model", "child", "tool")
 """When two kinds stand at one step number, the later of these decides what a repeat may cost."""
@@ -59,6 +56,7 @@ class Hole:
     first: int
     last: int
     at: int  # index, in reading order, of the entry after the hole
+    shown: bool = False  # placeholder steps stand for it
 
     @property
     def missing(self) -> int:
@@ -85,7 +83,9 @@ class Step:
     keys: dict[str, list[int]] = field(default_factory=dict)  # key -> entry numbers
     tries: int = 0  # highest attempt number recorded
     failures: dict[int, str] = field(default_factory=dict)  # attempt -> its failure, told by a later entry
-    conflict: bool = False
+    conflict: bool = False  # one of its entries has two contents
+    mixed: bool = False  # entries of two kinds or names stand at its number
+    ambiguous: bool = False  # its answer may belong to another start
     missing: str = ""  # why it is a placeholder, empty for a step with entries
     numbered: bool = True  # the journal gave the number
 
@@ -132,11 +132,20 @@ def in_order(entries: Iterable[Seen]) -> list[Seen]:
 
 
 def group(entries: Iterable[Seen], *, native: bool, dense: bool = True, length: int = 0) -> Journal:
-    """The steps of a run. `dense`: the source numbers its entries without holes; `length`: how many the head says there are, 0: not told."""
+    """The steps of a run.
+
+    `dense`: the source numbers its entries; otherwise it numbers steps, and a hole that is a step without entries is no loss.
+    `length`: how many entries the head says there are, 0: not told.
+    """
     ordered = in_order(entries)
-    holes = _holes(ordered, native=native, length=length) if dense else []
+    holes = _holes(ordered, native=native, length=length)
     journal = Journal(ordered, [], holes, {} if native else _conflicts(ordered))
     _Grouping(journal).run()
+    if not dense:
+        absent = {s.number for s in journal.steps if s.missing and s.numbered and s.branch == ""}
+        journal.holes = [
+            h for h in holes if h.missing > len(absent) or not absent.issuperset(range(h.first, h.last + 1))
+        ]
     return journal
 
 
@@ -174,8 +183,7 @@ class _Grouping:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.by_place: dict[tuple[str, int], Step] = {}
-        self.loose = any(s.entry.step is None and ROLES.get(s.entry.kind, _NO)[1] in _ANSWERS for s in journal.entries)
-        self.by_call: dict[tuple[str, str, str | None, str | None], list[Step]] = {}
+        self.matching = Matching(journal.entries, damaged=bool(journal.holes))
         self.by_entry: dict[str, Step] = {}
         self.by_approval: dict[str, Step] = {}
         self.unnumbered: list[Step] = []
@@ -190,6 +198,7 @@ class _Grouping:
             if step is not None:
                 step.last_order = order
                 _add(step, seen, role[1])
+        self.matching.settle()
         self._placeholders()
         journal.steps.sort(key=lambda s: (s.order, not s.missing, s.number if s.missing else 0))
         _number(journal.steps)
@@ -211,7 +220,10 @@ class _Grouping:
             if found is None and role not in ("late", "resolved"):
                 found = self._make(seen, kind, order)
         elif role not in ("late", "resolved") and kind != "signal":
-            found = self._matching(seen, kind, role) or self._make(seen, kind, order)
+            found = self.matching.find(seen, kind, role)
+            if found is None:
+                found = self._make(seen, kind, order)
+                self.matching.add(seen, kind, role, found)
         if found is not None and self.journal.conflicts:
             self.by_entry.setdefault(seen.entry_id, found)
         return found
@@ -236,18 +248,7 @@ class _Grouping:
         else:
             step.numbered = False
             self.unnumbered.append(step)
-        if self.loose:
-            self.by_call.setdefault((entry.branch, kind, entry.call, entry.name), []).append(step)
         return step
-
-    def _matching(self, seen: Seen, kind: str, role: str) -> Step | None:
-        """An earlier step that this unnumbered entry certainly belongs to."""
-        entry = seen.entry
-        if kind in ("value", "parallel") or (entry.call is None and entry.name is None):
-            return None
-        found = self.by_call.get((entry.branch, kind, entry.call, entry.name), ())
-        again = next((s for s in reversed(found) if s.tries < entry.attempt), None) if entry.attempt > 1 else None
-        return again or (_first_open(found) if role != "start" else None)
 
     def _placeholders(self) -> None:
         """Steps for what is missing: numbers left out of a branch, or entries left out of a file without step numbers."""
@@ -281,6 +282,7 @@ class _Grouping:
             self.journal.steps.append(step)
 
     def _missing_entries(self, hole: Hole) -> None:
+        hole.shown = True
         one = hole.missing == 1
         why = f"entry {hole.first} is missing" if one else f"entries {hole.first} to {hole.last} are missing"
         for _ in range(hole.missing if hole.missing <= PLACEHOLDERS else 1):
@@ -295,10 +297,6 @@ def opener_of(branch: str) -> tuple[str, int] | None:
     if len(parts) < 2 or not parts[-2].isdecimal():
         return None
     return ".".join(parts[:-2]), int(parts[-2][:9])
-
-
-def _first_open(found: Sequence[Step]) -> Step | None:
-    return next((s for s in found if s.open is not None), None)
 
 
 def _number(steps: Sequence[Step]) -> None:
@@ -333,7 +331,10 @@ def _add(step: Step, seen: Seen, role: str) -> None:
     kind = ROLES[entry.kind][0]
     step.names.add((kind, entry.name))
     if kind != step.kind:
+        step.mixed = True
         step.kind = max(step.kind, kind, key=_RISK.index)
+    elif entry.name is not None and step.name is not None and entry.name != step.name:
+        step.mixed = True
     if step.name is None:
         step.name = entry.name
     step.write = step.write or _is_write(seen, step.kind)

@@ -18,7 +18,7 @@ from runs.facts import HeadFacts, Seen, SourceFacts, moment, source_facts
 from runs.findings import Finding, found, ordered
 from runs.gaps import Gap, gaps, worst
 from runs.states import ENDED, Confidence, RunStatus, Severity, StepStatus, Verdict
-from runs.steps import Journal, Step, group
+from runs.steps import ROLES, Journal, Step, group
 from runs.verdicts import Ground, Judged, verdicts
 
 __all__ = ["StepRow", "Summary", "fold"]
@@ -149,7 +149,7 @@ def _end(journal: Journal) -> Seen | None:
         kind = seen.entry.kind
         if kind in TERMINAL:
             return seen
-        if kind == "run.resumed" or (seen.entry.step is not None and kind.endswith((".started", ".result", ".error"))):
+        if kind == "run.resumed" or ROLES.get(kind, ("", ""))[1] in ("start", "result", "error"):
             return None
     return None
 
@@ -157,7 +157,7 @@ def _end(journal: Journal) -> Seen | None:
 def _complete(journal: Journal, facts: SourceFacts | None, head: HeadFacts, status: RunStatus, *, native: bool) -> bool:
     if native:
         return head.ended != "" and not journal.holes
-    if facts is not None and (facts.partial or facts.complete is not None):
+    if facts is not None and (facts.partial or facts.complete is not None or facts.status is not None):
         return facts.complete is True and not facts.partial and not journal.holes
     return status in ENDED and not journal.holes
 
@@ -174,7 +174,7 @@ def _ground(
 ) -> Ground:
     in_flight = status not in ENDED
     stuck = (facts.stuck if facts else None) or {}
-    told = facts is not None and facts.status not in (None, "unknown") and not facts.partial
+    told = facts is not None and facts.status not in (None, "unknown") and not facts.partial and facts.says_what_is_open
     return Ground(
         evidence=evidence,
         native=native,

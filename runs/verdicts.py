@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from journals.adapters.base import Evidence
-from runs.facts import Pending, SourceFacts, Waiting
+from runs.facts import Pending, Seen, SourceFacts, Waiting
 from runs.states import Confidence, Effects, Verdict
 from runs.steps import Journal, Step, unanswered_error
 
@@ -101,10 +101,10 @@ Found = tuple[Verdict, Confidence, str]
 def _verdict(
     step: Step, journal: Journal, ground: Ground, pending: Pending | None, waiting: Waiting | None, is_last: bool
 ) -> Found:
-    if step.conflict:
+    if step.conflict or step.ambiguous or (step.mixed and not ground.native):
         return _conflicting(step)
     if step.resolution is not None and not step.attempts:
-        return _resolved(step)
+        return _resolved(step.resolution)
     if step.results and not (step.kind == "approval" and step.open):
         return Verdict.DONE, Confidence.CERTAIN, _done(step, ground)
     if waiting is not None and ground.in_flight:
@@ -124,23 +124,30 @@ def _done(step: Step, ground: Ground) -> str:
 
 
 def _conflicting(step: Step) -> Found:
-    numbers = sorted({s.number for s in step.entries})
+    numbers = listed(sorted({s.number for s in step.entries}))
+    if step.ambiguous:
+        return (
+            Verdict.UNKNOWN,
+            Confidence.UNKNOWN,
+            f"Its answer may belong to another start of the same name (entry {numbers}).",
+        )
+    if step.mixed and not step.conflict:
+        return Verdict.UNKNOWN, Confidence.UNKNOWN, f"Entries of different steps stand at its number (entry {numbers})."
     if step.errors:
         return (
             Verdict.FAILED_MAY_HAVE_RUN, Confidence.UNKNOWN,
-            f"Two records of one outcome disagree (entry {listed(numbers)}), one of them a failure: it may have run.",
+            f"Two records of one outcome disagree (entry {numbers}), one of them a failure: it may have run.",
         )  # fmt: skip
     return (
         Verdict.UNKNOWN,
         Confidence.UNKNOWN,
-        f"Two records of one entry disagree (entry {listed(numbers)}); choose one first.",
+        f"Two records of one entry disagree (entry {numbers}); choose one first.",
     )
 
 
-def _resolved(step: Step) -> Found:
-    assert step.resolution is not None
-    entry = step.resolution.entry
-    who = f"{entry.by or 'somebody'} (entry {step.resolution.number})"
+def _resolved(resolution: Seen) -> Found:
+    entry = resolution.entry
+    who = f"{entry.by or 'somebody'} (entry {resolution.number})"
     if entry.outcome == "happened":
         return Verdict.DONE, Confidence.CERTAIN, f"It happened, says {who}; that answer will be reused."
     if entry.outcome == "stop":
@@ -280,7 +287,7 @@ def _ran_once(step: Step, journal: Journal, ground: Ground) -> bool:
     """Whether a second execution would stand in the journal and does not."""
     if not ground.tries_known or journal.holes or step.conflict or step.late or step.failures:
         return False
-    if step.count != 1 or len(step.results) != 1 or step.errors:
+    if step.count != 1 or len(step.results) != 1 or step.errors or step.mixed or step.ambiguous:
         return False
     attempt = step.attempts[0]
     if attempt.started is None or attempt.answer is None or attempt.started.epoch != attempt.answer.epoch:

@@ -118,7 +118,7 @@ def _list_words(filters: Filters, found: queries.Page) -> dict[str, Any]:
         "statuses": [("", "any status"), *((s, s) for s in STATUSES)],
         "agents": queries.agents(),
         "findings": sorted(CODES),
-        "form_values": {"q": filters.q, "view": filters.view, "environment": filters.environment},
+        "form_values": {"q": filters.q, "view": filters.view, "environment": filters.environment, "gap": filters.gap},
         "live_search": True,
         "all_url": Filters(environment=filters.environment).url()
         if filters.view or filters.tags()

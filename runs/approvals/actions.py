@@ -322,10 +322,14 @@ def withdraw(head_id: int, *, reason: str, actor: str, tools: Sequence[str] | No
 # -- using ----------------------------------------------------------------------------------------------------------
 
 
-def deliver(head: store.HeadRow, name: str, *, epoch: int) -> Approval:
-    """The worker has the decision: `approval.delivered`, once. Raises UnknownApproval, LeaseLost."""
+def deliver(head: store.HeadRow, name: str, *, epoch: int) -> tuple[Approval, list[int]]:
+    """The worker has the decision: `approval.delivered`, once; its position, none when it stood there before.
+
+    Raises UnknownApproval, LeaseLost.
+    """
     from journals.api import owned_head
 
+    positions: list[int] = []
     with transaction.atomic():
         owned = owned_head(head.id, epoch)
         approval = _one(lock=True, head_id=head.id, name=name)
@@ -339,13 +343,14 @@ def deliver(head: store.HeadRow, name: str, *, epoch: int) -> Approval:
                 "step": approval.step,
                 "branch": approval.branch,
             }
-            store.record(head.id, entry, actor="server")
-    return approval
+            positions.append(store.record(head.id, entry, actor="server"))
+    return approval, positions
 
 
 def use(head: store.HeadRow, name: str, line: bytes, *, token: Bearer, epoch: int) -> store.Appended:
     """`tool.started` and `approval.used` in one transaction, for one step only; that step may ask again after a crash.
 
+    The positions are those of both; of the start alone when the yes was used before.
     Raises ApprovalRequired (not approved yet), ApprovalDenied, ApprovalExpired, ApprovalMismatch (naming the first field), ApprovalAlreadyUsed.
     """
     entry = _parsed(line, "tool.started")
@@ -385,7 +390,7 @@ def use(head: store.HeadRow, name: str, line: bytes, *, token: Bearer, epoch: in
         pos = store.record(
             head.id, {**used, "name": entry.name, "key": entry.key, "request": request_print}, actor="server"
         )
-    return store.Appended(made.positions, pos)
+    return store.Appended([*made.positions, pos], pos)
 
 
 def _usable(head: store.HeadRow, approval: Approval) -> None:

@@ -27,7 +27,7 @@ def ask(request: HttpRequest, key: str) -> HttpResponse:
     made, problems = actions.request(
         found, raw_body(request).strip(), token=token, epoch=header_int(request, "Drainboard-Epoch") or 0
     )
-    return JsonResponse({**answer(made), "problems": problems}, status=200)
+    return JsonResponse({**answer(made), "problems": problems, "positions": [made.pos]}, status=200)
 
 
 @api_view
@@ -56,7 +56,8 @@ def deliver(request: HttpRequest, key: str, name: str) -> HttpResponse:
     """The worker has read the decision."""
     token = authenticate(request, scopes=("worker",))
     owner = body_of(request, Owner)
-    return JsonResponse(answer(actions.deliver(visible(key, token), name, epoch=owner.epoch)))
+    approval, positions = actions.deliver(visible(key, token), name, epoch=owner.epoch)
+    return JsonResponse({**answer(approval), "positions": positions})
 
 
 @api_view
