@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from drainboard import wire
+from drainboard.values import parse_time
 
 TOKEN = "db_test"
 FORBIDDEN = {"run.started", "run.released", "run.resumed", "approval.requested"}
@@ -168,7 +169,7 @@ class Journal:
         self.entries.append({"seq": pos, "recorded_at": datetime.now(UTC).isoformat(), **entry})
         kind = entry["kind"]
         if kind == "run.parked":
-            until = datetime.fromisoformat(entry["until"]).timestamp() if "until" in entry else None
+            until = parse_time(entry["until"]).timestamp() if "until" in entry else None
             self.parked_on, self.wake_at = entry["reason"], time.time() if seen is not None and seen < before else until
             self.lease_until = 0.0
         elif kind in ENDS:
@@ -207,7 +208,7 @@ class JournalServer:
             self.runs[made.key] = made
             return made
 
-    def wait(self, condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    def wait(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
         """Back when the condition holds after some request; fails the test when it does not in time."""
         with self.changed:
             assert self.changed.wait_for(condition, timeout_s), "the condition did not come true"
@@ -299,23 +300,24 @@ class JournalServer:
 
     def _approvals(self, run: Journal, rest: list[str], body: bytes, epoch: int) -> Any:
         if not rest:
-            run.append([body], epoch, None, granted=True)
+            made = run.append([body], epoch, None, granted=True)
             line = json.loads(body)
-            return {"id": line["approval"], "state": "requested", "fingerprint": line["fingerprint"], "problems": []}
+            told = {"id": line["approval"], "state": "requested", "fingerprint": line["fingerprint"], "problems": []}
+            return {**told, "positions": made["positions"]}
         asked = json.loads(body)
         if rest[1] == "deliver":
             run.owned(asked["epoch"])
-            run.record(kind="approval.delivered", approval=rest[0])
-            return {"id": rest[0], "state": "delivered"}
+            pos = run.record(kind="approval.delivered", approval=rest[0])
+            return {"id": rest[0], "state": "delivered", "positions": [pos]}
         request = next(e for e in run.of("approval.requested") if e["approval"] == rest[0])
         if asked["fingerprint"] != request["fingerprint"]:
             raise Refusal(409, "ApprovalMismatch", "the args differ", field="args")
         used = [e for e in run.of("approval.used") if e["approval"] == rest[0]]
         if used and used[0]["step"] != asked["step"]:
             raise Refusal(409, "ApprovalRequired", "the approval is used")
-        if not used:
-            run.record(kind="approval.used", approval=rest[0], step=asked["step"])
-        return run.append([body], epoch, None, granted=True)
+        made = [] if used else [run.record(kind="approval.used", approval=rest[0], step=asked["step"])]
+        got = run.append([body], epoch, None, granted=True)
+        return {**got, "positions": [*made, *got["positions"]]}
 
 
 def _handler(server: JournalServer) -> type[BaseHTTPRequestHandler]:

@@ -105,13 +105,16 @@ def test_finishes_the_step_in_flight_on_sigterm_and_releases(server: JournalServ
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(client)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         server.wait(lambda: bool(run.of("tool.started")))
+        assert process.stderr is not None
         with fifo.open("w") as f:  # opens when the step reads
             process.send_signal(signal.SIGTERM)
+            assert any("stopping" in line for line in iter(process.stderr.readline, ""))
             f.write("go")
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(out)["status"] == "released"
     assert run.kinds()[-1] == "tool.result"

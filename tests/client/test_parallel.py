@@ -25,7 +25,7 @@ def test_gives_results_in_branch_order_whatever_the_order_of_completion(
 
         def work_on(run: drainboard.Run) -> str:
             def step() -> str:
-                assert before < 0 or done[order[before]].wait(5)
+                assert before < 0 or done[order[before]].wait(30)
                 return f"result {i}"
 
             got = run.tool("t", step, effect="read")
@@ -96,7 +96,7 @@ def test_raises_the_first_failure_in_branch_order_after_all_have_ended(server: J
     second_failed = threading.Event()
 
     def first(run: drainboard.Run) -> None:
-        second_failed.wait(5)
+        second_failed.wait(30)
         raise ValueError("first")
 
     def second(run: drainboard.Run) -> None:

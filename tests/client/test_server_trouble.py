@@ -247,7 +247,7 @@ def test_stops_cleanly_after_the_step_in_flight(server: JournalServer, client: C
     def slow(key: str) -> str:
         calls.append(key)
         inside.set()
-        assert go_on.wait(5)
+        assert go_on.wait(30)
         return "finished"
 
     @drainboard.agent("test")
@@ -259,10 +259,10 @@ def test_stops_cleanly_after_the_step_in_flight(server: JournalServer, client: C
     worker = Worker(client, agent, build="1", poll_s=0.02, on_outcome=outcomes.append)
     thread = threading.Thread(target=worker.run)
     thread.start()
-    assert inside.wait(5)
+    assert inside.wait(30)
     worker.stop()
     go_on.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert [o.status for o in outcomes] == ["released"]
     assert run.kinds()[-1] == "tool.result"
@@ -275,7 +275,7 @@ def test_works_on_many_runs_at_once(server: JournalServer, client: Client) -> No
 
     @drainboard.agent("test")
     def agent(run: drainboard.Run, task: Any) -> Any:
-        return run.tool("t", lambda: together.wait(5) and None, effect="read")
+        return run.tool("t", lambda: together.wait(30) and None, effect="read")
 
     runs = [server.run(f"r{i}") for i in range(3)]
     Worker(client, agent, build="1", concurrency=3, poll_s=0.02).run(until_idle=True)

@@ -128,8 +128,15 @@ def _worker(given: argparse.Namespace) -> int:
             name=given.name,
             on_outcome=lambda outcome: _tell(given, outcome),
         )
+
+        def stop(*_: object) -> None:
+            os.write(
+                2, b"drainboard: stopping after the steps in flight\n"
+            )  # unbuffered: a handler may interrupt a print
+            worker.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: worker.stop())
+            signal.signal(number, stop)
         if given.run:
             _tell(given, worker.run_one(given.run))
         else:
