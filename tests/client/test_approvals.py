@@ -159,3 +159,46 @@ def test_refuses_an_artifact_with_more_than_one_reading(server: JournalServer, w
     run = server.run()
     assert work(payer([], tool=None, args=None, artifact=artifact), run).status == "failed"
     assert not run.of("approval.requested")
+
+
+def twice(calls: list[Any]) -> drainboard.Agent:
+    def pay(args: Any, key: str) -> str:
+        calls.append(args)
+        return "paid"
+
+    @drainboard.agent("test", versions=VERSIONS)
+    def agent(run: drainboard.Run, task: Any) -> None:
+        for n in (1, 2):
+            yes = run.approve("Pay", tool="pay", args={"n": n})
+            run.tool("pay", pay, {"n": n}, approval=yes)
+
+    return agent
+
+
+def test_is_not_woken_by_what_it_recorded_itself(server: JournalServer, work: Work) -> None:
+    calls: list[Any] = []
+    run = server.run()
+    for n in (1, 2):
+        assert work(twice(calls), run).status == "parked"
+        assert not run.runnable, "its own request, delivery and use are no news"
+        run.decide(run.of("approval.requested")[-1]["approval"], "approve")
+        assert len(run.of("approval.requested")) == n
+    assert work(twice(calls), run).status == "completed"
+    assert calls == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("call", ["approvals", "deliver", "use"])
+def test_is_woken_at_once_by_a_decision_that_came_behind_its_own_entries(
+    server: JournalServer, work: Work, call: str
+) -> None:
+    run = server.run()
+    assert work(twice([]), run).status == "parked"
+    run.decide(run.of("approval.requested")[0]["approval"], "approve")
+
+    def meanwhile(method: str, path: str, when: str) -> None:
+        if when == "after" and method == "POST" and path.endswith(f"/{call}"):
+            run.record(kind="signal.received", name="other", out=1)
+
+    server.fault = meanwhile
+    assert work(twice([]), run).status == "parked"
+    assert run.runnable, "an entry that nobody here has read is never passed over"

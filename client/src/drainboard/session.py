@@ -96,8 +96,10 @@ class Session:
 
     def refresh(self) -> None:
         """Reads what others appended since: signals and decisions."""
-        for entry in self.client.entries(self.key, after=self.recorded.seen):
-            self.recorded.add(entry)
+        found = list(self.client.entries(self.key, after=self.recorded.seen))
+        with self._sending:  # other branches move `seen` too
+            for entry in found:
+                self.recorded.add(entry)
 
     def take_signal(self, name: str) -> Mapping[str, Any] | None:
         """The oldest signal of this name that no step has taken, now taken; None when there is none."""
@@ -286,12 +288,17 @@ class Session:
                 self._refused(e)
 
     def locked(self, call: Callable[[], Any]) -> Any:
-        """Runs another call that appends, in order with this run's lines, whatever waits ahead of it being sent first."""
+        """Runs another call that appends, in order with this run's lines, whatever waits ahead of it being sent first.
+
+        Its answer's `positions` are those of what it has appended, the server's own entries about it too.
+        """
         with self._sending:
             ahead = self._take()
             if ahead:
                 self._post([w.line for w in ahead], None)
-            return self._guarded(call)
+            got = self._guarded(call)
+            self._sent(got)
+            return got
 
     @property
     def waits(self) -> bool:
@@ -302,9 +309,10 @@ class Session:
         self._sent(self._guarded(lambda: self.client.append(self.key, lines, epoch=self.epoch, seen=seen)))
 
     def _sent(self, got: Mapping[str, Any]) -> None:
-        positions = got["positions"]
-        if positions[0] == self.recorded.seen + 1 and positions[-1] == self.recorded.seen + len(positions):
-            self.recorded.seen = positions[-1]
+        """Moves `seen` over entries of our own, never over one in between that somebody else wrote and nobody here has read."""
+        for pos in got.get("positions") or ():
+            if pos == self.recorded.seen + 1:
+                self.recorded.seen = pos
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
