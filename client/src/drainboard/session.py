@@ -27,6 +27,7 @@ _MARGIN = 0.2  # of a lease; no write starts when less is left
 _OPENED_PAGE = 1000  # entries that the server puts into its answer to an open
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _GATES = (errors.RunStopped, errors.RunHeld, errors.PinnedToBuild)
+_LOST = (errors.LeaseLost, errors.RunEnded)
 
 
 def lease_clock() -> float:
@@ -247,13 +248,14 @@ class Session:
     def append(self, fields: Mapping[str, Any], *, seen: int | None = None, closing: bool = False) -> None:
         """Sends one entry, and what waits ahead of it; back when the server has stored it.
 
-        `closing` says that it ends a recorded start, so a stop or hold does not refuse it.
+        `closing` says that it ends a recorded start, so a stop or hold does not refuse it. It is sent even when the run was
+        lost: the server refuses it, and keeps the late result of a write as evidence.
         """
-        if self.fatal is not None:
+        if self.fatal is not None and not (closing and isinstance(self.fatal, _LOST)):
             raise self.fatal
         line = self.line(fields)
         with self._sending:
-            ahead = self._take()
+            ahead = self._take() if self.fatal is None else []
             try:
                 self._post([w.line for w in ahead] + [line], seen)
                 return
