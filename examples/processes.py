@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 BASE = Path(__file__).resolve().parent.parent
+WORK_S = 120  # seconds that a worker of an example may take
 
 
 @contextmanager
@@ -39,13 +40,25 @@ def worker(agent: str, *arguments: str, variables: Mapping[str, str]) -> subproc
     )
 
 
+def outcomes_of(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """What a worker said of its runs, when it has ended by itself. Raises `RuntimeError` when it failed or does not end."""
+    try:
+        out, _ = process.communicate(timeout=WORK_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise RuntimeError(f"the worker did not end in {WORK_S} s and was killed") from None
+    if process.returncode != 0:
+        raise RuntimeError(f"the worker failed with code {process.returncode}: {out.strip() or 'it said nothing'}")
+    return [json.loads(line) for line in out.splitlines()]
+
+
 def outcome_of(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a worker said of its one run, when it has ended. Raises `RuntimeError` when it said nothing."""
-    out, _ = process.communicate(timeout=120)
-    if not out.strip():
-        raise RuntimeError(f"the worker ended with code {process.returncode} and no outcome")
-    found: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return found
+    """What a worker said of its one run, when it has ended. Raises `RuntimeError` when it failed or said nothing."""
+    found = outcomes_of(process)
+    if not found:
+        raise RuntimeError("the worker ended without an outcome")
+    return found[-1]
 
 
 def ask(port: int, path: str, body: Any = None, *, key: str | None = None, timeout_s: float = 90) -> Any:

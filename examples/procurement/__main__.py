@@ -12,7 +12,7 @@ from typing import Any
 import drainboard
 from drainboard.agent import default_environment
 
-from examples.processes import ask, service, worker
+from examples.processes import ask, outcomes_of, service, worker
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def work(client: drainboard.Client, given: argparse.Namespace, key: str) -> dict
         }
         arguments = ["--build", given.build, "--environment", given.environment, "--poll", "0.2", "--until-idle"]
         process = worker(f"examples.procurement.agent:build_{given.build}", *arguments, variables=variables)
-        process.communicate(timeout=120)
+        outcomes_of(process)
         orders = ask(port, "/ledger")["entries"]
     shown = client.show(key)
     return {

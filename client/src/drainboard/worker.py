@@ -107,14 +107,18 @@ class Worker:
             session.releasing.set()
 
     def run(self, *, until_idle: bool = False) -> int:
-        """Works until `stop()`, or with `until_idle` until nothing can be claimed and nothing is open. How many outcomes there were."""
+        """Works until `stop()`, or with `until_idle` until nothing can be claimed and nothing is open. How many outcomes there were.
+
+        While the server cannot be reached it looks again and again; with `until_idle` raises `JournalUnavailable` once nothing is open.
+        """
         heart = Heart()
         done = 0
         under_way: set[Future[Outcome]] = set()
         try:
             with ThreadPoolExecutor(max_workers=self.concurrency, thread_name_prefix="drainboard-run") as pool:
                 while not self._stopping.is_set():
-                    claimed = self._claim(self.concurrency - len(under_way))
+                    free = self.concurrency - len(under_way)
+                    claimed = self._claim(free, patient=bool(under_way) or not until_idle)
                     under_way |= {pool.submit(self._work, heart, asked_at, opened) for asked_at, opened in claimed}
                     if until_idle and not under_way:
                         break
@@ -150,7 +154,7 @@ class Worker:
         finally:
             heart.close()
 
-    def _claim(self, free: int) -> list[tuple[float, Mapping[str, Any]]]:
+    def _claim(self, free: int, *, patient: bool) -> list[tuple[float, Mapping[str, Any]]]:
         if free < 1:
             return []
         asked_at = lease_clock()
@@ -165,6 +169,8 @@ class Worker:
                 versions=self.agent.versions.as_json(),
             )
         except errors.JournalUnavailable as e:
+            if not patient:
+                raise
             log.warning("no runs could be claimed: %s", e)
             return []
         return [(asked_at, opened) for opened in found]
