@@ -10,11 +10,14 @@ from django.urls import include, path
 
 from config.health import healthz, readyz
 from config.metrics import metrics
+from config.openapi import openapi, page
 
 urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
     path("metrics", metrics),
+    path("api/", page, name="api"),
+    path("api/v1/openapi.json", openapi, name="openapi"),
     path("login/", LoginView.as_view(redirect_authenticated_user=False), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 
+def pytest_configure() -> None:
+    """Nudges go nowhere in tests: the job row is the truth, and tests run the job themselves."""
+    from config.celery import app
+
+    app.conf.update(broker_url="memory://", broker_transport_options={})
+
+
 @pytest.fixture(autouse=True)
 def _quick_passwords(settings: Any) -> None:
     """Slow hashes are for real passwords."""
