@@ -93,6 +93,11 @@ class Run(models.Model):
             ),
             models.Index(fields=["head"], name="runs_run_in_flight", condition=models.Q(in_flight=True)),
             models.Index(fields=["head"], name="runs_run_gap", condition=models.Q(in_flight=True) & ~models.Q(gap="")),
+            models.Index(
+                fields=["head"],
+                name="runs_run_approval",
+                condition=models.Q(status="parked", parked_on__startswith="approval:"),
+            ),
             models.Index(fields=["recheck_at"], name="runs_run_recheck", condition=models.Q(recheck_at__isnull=False)),
             models.Index(fields=["parent"], name="runs_run_parent", condition=~models.Q(parent="")),
             GinIndex(fields=["findings"], name="runs_run_findings", fastupdate=False),

@@ -8,14 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.core.cache import cache
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Q, QuerySet
+from django.db.models.expressions import RawSQL
+from psycopg.types.json import Jsonb
 
 from runs import seams
 from runs.forms import PAGE, VIEWS, Filters
-from runs.models import Run, Step
+from runs.models import Run, Step, VersionSet
 
+NAMES_S: Final = 10  # how old the lists of names may be
+COUNTS_S: Final = 3  # how old the counts of the shortcuts may be
 CAP: Final = 10_000  # counts stop here and say so
 _STEP_OF_KEY = re.compile(r"^[^/]+/[^/]+/(?P<run>.+):[0-9.]*:[0-9]+$")
 _VERSION = re.compile(r"^(?P<not>[!≠]?)\s*(?P<part>prompt|model|tool|app|sdk)\s+(?P<rest>.+)$", re.DOTALL)
@@ -44,13 +49,13 @@ class Page:
 
 
 def environments() -> list[str]:
-    """Names of the environments that have runs, in order."""
-    return _distinct("environment")
+    """Names of the environments that have runs, in order; at most ten seconds old."""
+    return list(cache.get_or_set("runs:environments", lambda: _distinct("environment"), NAMES_S) or ())
 
 
 def agents() -> list[str]:
-    """Names of the agents that have runs, in order."""
-    return _distinct("agent")
+    """Names of the agents that have runs, in order; at most ten seconds old."""
+    return list(cache.get_or_set("runs:agents", lambda: _distinct("agent"), NAMES_S) or ())
 
 
 def _distinct(column: str) -> list[str]:
@@ -130,33 +135,35 @@ def id_condition(fragment: str) -> Q:
 
 
 def version_condition(text: str) -> Q:
-    """Runs whose last recorded versions hold (or with `≠` do not hold) a version; `prompt NAME@VERSION`, `model ID`, `tool NAME`."""
+    """Runs whose last recorded versions hold (or with `≠` do not hold) a version; `prompt NAME@VERSION`, `model ID`, `tool NAME`.
+
+    The few distinct sets are looked through first, so the cost does not grow with the runs.
+    """
     found = _VERSION.match(text)
     if found is None:
         return Q(pk__in=[])
-    part, rest = found["part"], found["rest"].strip()
+    held, present = _sets(found["part"], found["rest"].strip())
+    wanted = VersionSet.objects.filter(present & ~held if found["not"] else held)
+    return Q(versions_set__in=list(wanted.values_list("pk", flat=True)))
+
+
+def _sets(part: str, rest: str) -> tuple[Q, Q]:
+    """Sets that hold a version, and sets that say anything about its component."""
     if part == "prompt":
         name, _, version = rest.rpartition("@") if "@" in rest else (rest, "", "")
-        held = (
-            Q(versions_set__body__prompt__has_key=name)
-            if not version
-            else Q(versions_set__body__prompt__contains={name: version})
+        named = Q(body__prompt__has_key=name)
+        return (Q(body__prompt__contains={name: version}) if version else named), named
+    if part == "tool":
+        return Q(body__tools__has_key=rest), Q(body__has_key="tools")
+    if part == "model":
+        roles = RawSQL(
+            "SELECT id FROM runs_versionset WHERE jsonb_path_exists(body, %s, %s)", [_ANY_ROLE, Jsonb({"m": rest})]
         )
-        present = Q(versions_set__body__prompt__has_key=name)
-    elif part == "tool":
-        held, present = Q(versions_set__body__tools__has_key=rest), Q(versions_set__isnull=False)
-    elif part == "model":
-        held = Q(versions_set__body__model__contains=rest) | Q(pk__in=_with_model(rest))
-        present = Q(versions_set__body__has_key="model")
-    else:
-        held, present = Q(**{f"versions_set__body__{part}": rest}), Q(versions_set__body__has_key=part)
-    return present & ~held if found["not"] else held
+        return Q(pk__in=roles), Q(body__has_key="model")
+    return Q(**{f"body__{part}": rest}), Q(body__has_key=part)
 
 
-def _with_model(model: str) -> QuerySet[Run, Any]:
-    """Runs that recorded this model under any role."""
-    sets = "versions_set_id IN (SELECT id FROM runs_versionset WHERE jsonb_path_exists(body, '$.model.* ? (@ == $m)', jsonb_build_object('m', %s::text)))"
-    return Run.objects.extra(where=[sets], params=[model]).values("pk")  # noqa: S610 - constant SQL, value as parameter
+_ANY_ROLE: Final = "$.model.* ? (@ == $m)"
 
 
 # -- list -----------------------------------------------------------------------------------------------------------
@@ -262,15 +269,20 @@ def versions_text(run: Run) -> str:
     )
 
 
-def view_counts(filters: Filters) -> dict[str, Capped]:
-    """Capped counts of every shortcut in the filter's environment, and of the filter itself as `shown`; one statement."""
-    base = Run.objects.filter(environment=filters.environment) if filters.environment else Run.objects.all()
-    sets: dict[str, QuerySet[Run]] = {}
-    for view in VIEWS:
-        condition = view_condition(view)
-        if condition is not None:
-            sets[view] = base.filter(condition)
-    return capped_counts({**sets, "shown": matching(filters)})
+def counted(filters: Filters) -> dict[str, Capped]:
+    """Capped counts of every shortcut in the filter's environment (at most three seconds old), and of the filter as `shown`."""
+    key = f"runs:views:{tag_of(filters.environment)}"
+    views = cache.get_or_set(key, lambda: view_counts(filters.environment), COUNTS_S) or {}
+    if not filters.tags() and filters.view in views:
+        return {**views, "shown": views[filters.view]}
+    return {**views, **capped_counts({"shown": matching(filters)})}
+
+
+def view_counts(environment: str) -> dict[str, Capped]:
+    """Capped counts of every shortcut in an environment ('' for all); one statement."""
+    base = Run.objects.filter(environment=environment) if environment else Run.objects.all()
+    conditions = {view: view_condition(view) for view in VIEWS}
+    return capped_counts({view: base.filter(c) for view, c in conditions.items() if c is not None})
 
 
 def capped_counts(sets: Mapping[str, QuerySet[Any]]) -> dict[str, Capped]:

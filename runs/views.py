@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -78,25 +78,26 @@ def run_list(request: HttpRequest) -> HttpResponse:
     behind = projection.catch_up(within_s=CATCH_UP_S)
     filters, refused = Filters.read(request.GET)
     found = queries.list_page(filters)
+    counts = queries.counted(filters)
+    tag = queries.tag_of(found.tag, counts, behind)
     target = _target(request)
-    if target == "rows" and _unchanged(request, found.tag):
+    if target == "rows" and _unchanged(request, tag):
         return HttpResponse(status=204)
     context = {
         "page": found,
         "filters": filters,
         "refused": refused,
         "behind": behind,
-        "poll_url": _poll_url(request, found.tag),
-        **_list_words(filters, found),
+        "poll_url": _poll_url(request, tag),
+        **_list_words(filters, found, counts),
     }
     if target == "rows":
         return render(request, "runs/list.html#update", {**context, "out_of_band": True})
     return render(request, "runs/list.html#runs" if target == "runs" else "runs/list.html", context)
 
 
-def _list_words(filters: Filters, found: queries.Page) -> dict[str, Any]:
+def _list_words(filters: Filters, found: queries.Page, counts: Mapping[str, queries.Capped]) -> dict[str, Any]:
     """What the list shows around its rows."""
-    counts = queries.view_counts(filters)
     pills = [
         {
             "text": text,
@@ -155,6 +156,7 @@ def detail(request: HttpRequest, key: str, tab: str = "steps", number: int | Non
         return _step(request, run, int(target[1:]))
     context = {
         "run": run,
+        "run_url": _tab_url(run, "steps"),
         "tab": tab,
         "head": _head(run),
         "poll_url": _poll_url(request, tag),
@@ -181,7 +183,7 @@ def _step(request: HttpRequest, run: Run, place: int) -> HttpResponse:
         raise Http404(f"This run has no step at place {place}.")
     if str(place) in request.GET.getlist("open"):
         page.open_step(run, row)
-    return render(request, "runs/steps.html#step", {"run": run, "row": row})
+    return render(request, "runs/steps.html#step", {"run": run, "row": row, "run_url": _tab_url(run, "steps")})
 
 
 def _head(run: Run) -> dict[str, Any]:

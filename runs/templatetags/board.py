@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -28,14 +29,20 @@ NARROW = "\u202f"  # a narrow space that does not break
 @register.simple_tag
 def chip(state: Any, of: str = "", label: str = "", title: str = "", boxed: bool = False) -> str:
     """A state with its shape, word and sentence. `of` is run, step, verdict, approval, deploy or other."""
-    word = word_for(str(state or "unknown"), of)
+    return _chip(str(state or "unknown"), of, str(label), str(title), boxed)
+
+
+@lru_cache(maxsize=1_024)
+def _chip(state: str, of: str, label: str, title: str, boxed: bool) -> str:
+    """Rows show the same few states again and again."""
+    word = word_for(state, of)
     return format_html(
         '<span class="chip" data-state="{}" data-mean="{}" title="{}"{}>{}</span>',
-        state or "unknown",
+        state,
         word.mean,
         title or word.title,
-        format_html(' data-boxed="{}"', "") if boxed else "",
-        label or word.label or state or "unknown",
+        format_html(" data-boxed") if boxed else "",
+        label or word.label or state,
     )
 
 
@@ -166,28 +173,27 @@ def count(value: Any) -> str:
 
 
 def _pieces(pieces: tuple[shown.Piece, ...]) -> str:
-    return format_html_join(
-        "",
-        "{}",
-        (
-            (
-                format_html(
-                    '<mark class="hidden-char" title="A character that does not show itself">{}</mark>', piece.text
-                )
-                if piece.role == "mark"
-                else format_html("<{}>{}</{}>", _ELEMENT[piece.role], piece.text, _ELEMENT[piece.role])
-                if piece.role in _ELEMENT
-                else piece.text,
-            )
-            for piece in pieces
-        ),
-    )
+    """The pieces as elements; one plain piece stays a string, which the template escapes."""
+    if len(pieces) == 1 and not pieces[0].role:
+        return pieces[0].text
+    return format_html_join("", "{}", ((_piece(piece),) for piece in pieces))
+
+
+def _piece(piece: shown.Piece) -> str:
+    if piece.role == "mark":
+        return format_html(
+            '<mark class="hidden-char" title="A character that does not show itself">{}</mark>', piece.text
+        )
+    if piece.role in _ELEMENT:
+        return format_html("<{}>{}</{}>", _ELEMENT[piece.role], piece.text, _ELEMENT[piece.role])
+    return piece.text
 
 
 @register.filter
 def visible(value: Any) -> str:
     """Recorded text with control, bidirectional and invisible characters marked by code point."""
-    return _pieces(shown.marks("" if value is None else str(value)))
+    text = "" if value is None else str(value)
+    return _pieces(shown.marks(text)) if text else text
 
 
 @register.filter
@@ -203,6 +209,20 @@ def gist(text: Any) -> str:
     """One line of a JSON value to skim, keys quiet; the exact value is elsewhere on the page."""
     pieces = shown.gist("" if text is None else str(text))
     return format_html('<span class="gist">{}</span>', _pieces(pieces))
+
+
+@register.simple_tag
+def held(version: Any) -> str:
+    """What a step's row shows of a prompt, model or tool: `page.Held`, marked where it differs from the step before."""
+    if version is None:
+        return ""
+    if not version.changed:
+        return format_html('<span class="mono" title="{}">{}</span>', version.title, version.text)
+    return format_html(
+        '<span class="mono changed" title="{} (changed here)"><span aria-label="changed">\u2192</span> {}</span>',
+        version.title,
+        version.text,
+    )
 
 
 @register.simple_tag

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.cache import cache
 from playwright.sync_api import Browser, BrowserContext, Page
 
 COLLECT = "document.addEventListener('securitypolicyviolation', e => (window.__breaches ??= []).push(e.violatedDirective + ' ' + e.blockedURI));"
+
+
+@pytest.fixture(autouse=True)
+def _fresh_counts() -> None:
+    """Counts and names on pages may be some seconds old; a test must not see those of another."""
+    cache.clear()
 
 
 @pytest.fixture
