@@ -154,16 +154,7 @@ def _answer(branch: Branch, request: Entry, artifact: Any) -> Steps:
         session.ready()
         raise errors.Parked(f"approval:{approval}")
     by, comment = decided.get("by"), decided.get("comment") or decided.get("reason")
-    decision = decided.get("decision") or ("send_back" if decided["kind"] == "approval.sent_back" else "")
-    if decision != "approve":
-        kind = errors.ApprovalSentBack if decision == "send_back" else errors.ApprovalDenied
-        word = "sent back" if decision == "send_back" else "denied"
-        raise kind(
-            f"approval {approval} was {word} by {by}: {comment or 'no reason given'}",
-            approval=approval,
-            by=by,
-            comment=comment,
-        )
+    _raise_unless_yes(approval, decided, by, comment)
     if "approval.delivered" not in kinds and "approval.used" not in kinds:
         session.ready()
         yield Block(
@@ -181,6 +172,17 @@ def _answer(branch: Branch, request: Entry, artifact: Any) -> Steps:
         by=by,
         comment=comment,
     )
+
+
+def _raise_unless_yes(approval: str, decided: Entry, by: str | None, comment: str | None) -> None:
+    decision = decided.get("decision") or ("send_back" if decided["kind"] == "approval.sent_back" else "")
+    if decision == "approve":
+        return
+    kind, word = (
+        (errors.ApprovalSentBack, "sent back") if decision == "send_back" else (errors.ApprovalDenied, "denied")
+    )
+    message = f"approval {approval} was {word} by {by}: {comment or 'no reason given'}"
+    raise kind(message, approval=approval, by=by, comment=comment)
 
 
 def _last_request(rec: Step | None) -> Entry | None:

@@ -12,68 +12,14 @@ from typing import Any
 
 from drainboard import errors, waits, wire
 from drainboard.approvals import Approval, Ask, approve
+from drainboard.facts import CURRENT, Facts, current_run
 from drainboard.session import Session
 from drainboard.steps import Block, Branch, Call, Fork, Invoke, Op, Outcome, Steps
 
 __all__ = ["AsyncRun", "Run", "current_run"]
 
-_CURRENT: contextvars.ContextVar[Run | AsyncRun] = contextvars.ContextVar("drainboard_run")
 
-
-def current_run() -> Run | AsyncRun:
-    """The run (in a branch: the branch's) that this code is part of. Raises `MisusedRun` outside an agent."""
-    try:
-        return _CURRENT.get()
-    except LookupError:
-        raise errors.MisusedRun("there is no current run here; this code was not called by an agent") from None
-
-
-class _Facts:
-    """What an agent may know of its run, and what both kinds of `run` share."""
-
-    def __init__(self, branch: Branch) -> None:
-        self._branch = branch
-
-    @property
-    def id(self) -> str:
-        """The run id, as given at the start."""
-        return self._session.run
-
-    @property
-    def agent(self) -> str:
-        return self._session.agent
-
-    @property
-    def environment(self) -> str:
-        return self._session.environment
-
-    @property
-    def build(self) -> str:
-        """Label of the build that this worker runs."""
-        return self._session.build
-
-    @property
-    def branch(self) -> str:
-        """Path of the branch; empty for the main line."""
-        return self._branch.path
-
-    def key(self) -> str:
-        """The idempotency key of the step that comes next, `<environment>/<agent>/<run>:<branch>:<step>`; the same on every replay."""
-        return self._branch.next_key()
-
-    def version(self, change: str, lowest: int, highest: int) -> int:
-        """Which form of a change this run follows, recorded once per change id; takes no step number.
-
-        A run that has later steps recorded gets `lowest`, any other `highest`, so that new code keeps the old path for old runs.
-        """
-        return waits.version(self._branch, change, lowest, highest)
-
-    @property
-    def _session(self) -> Session:
-        return self._branch.session
-
-
-class Run(_Facts):
+class Run(Facts):
     """Steps of a plain agent. Each method is one step and takes one number of its branch."""
 
     def model(
@@ -203,7 +149,7 @@ class Run(_Facts):
         return found
 
 
-class AsyncRun(_Facts):
+class AsyncRun(Facts):
     """Steps of an `async def` agent; as `Run`, awaited. Plain functions given to a step run in a thread."""
 
     async def model(
@@ -331,7 +277,7 @@ def call_agent(fn: Callable[..., Any], session: Session, *, is_async: bool) -> A
 
 def _call(fn: Callable[..., Any], branch: Branch, *task: Any) -> Any:
     run = Run(branch)
-    _CURRENT.set(run)
+    CURRENT.set(run)
     got = fn(run, *task)
     if branch.interrupt is not None:
         raise branch.interrupt  # the agent's code caught what was not meant for it
@@ -340,7 +286,7 @@ def _call(fn: Callable[..., Any], branch: Branch, *task: Any) -> Any:
 
 async def _call_async(fn: Callable[..., Any], branch: Branch, *task: Any) -> Any:
     run = AsyncRun(branch)
-    _CURRENT.set(run)
+    CURRENT.set(run)
     got = await fn(run, *task)
     if branch.interrupt is not None:
         raise branch.interrupt
