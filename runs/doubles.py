@@ -23,13 +23,14 @@ __all__ = ["findings"]
 
 
 def findings(journal: Journal, judged: Sequence[Judged], ground: Ground) -> Iterator[Finding]:
-    """`possible_double_effect`, `key_unstable`, `key_missing`, `attempt_overlap` and `repeated_model_call`."""
+    """`possible_double_effect`, `key_unstable`, `key_missing`, `attempt_overlap`, `repeated_model_call`, `duplicate_call_id`."""
     for step in journal.steps:
         if step.write:
             yield from _inside(step)
         yield from _keys(step)
         yield from _overlap(step)
         yield from _repeated(step)
+    yield from _call_ids(journal)
     yield from _across(journal)
     if ground.facts is not None and ground.facts.doubles is not None:
         yield from _told(journal, ground.facts.doubles)
@@ -161,6 +162,23 @@ def _repeated(step: Step) -> Iterator[Finding]:
             call=step.call,
             step=_place(step),
         )
+
+
+def _call_ids(journal: Journal) -> Iterator[Finding]:
+    """Steps of one kind that share a call id: the id alone does not tell them apart."""
+    by_call: dict[tuple[str, str], list[Step]] = {}
+    for step in journal.steps:
+        if step.call and step.kind in ("model", "tool", "child"):
+            by_call.setdefault((step.kind, step.call), []).append(step)
+    for (_, call), steps in by_call.items():
+        if len(steps) > 1:
+            yield found(
+                "duplicate_call_id",
+                f"{len(steps)} steps share the call id {call}: {', '.join(label(s) for s in steps[:5])}{' and more' if len(steps) > 5 else ''}.",
+                [s.number for step in steps for s in step.entries],
+                call=call,
+                steps=[_place(s) for s in steps],
+            )
 
 
 def _across(journal: Journal) -> Iterator[Finding]:

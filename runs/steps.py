@@ -186,7 +186,6 @@ class _Grouping:
         self.matching = Matching(journal.entries, damaged=bool(journal.holes))
         self.by_entry: dict[str, Step] = {}
         self.by_approval: dict[str, Step] = {}
-        self.unnumbered: list[Step] = []
 
     def run(self) -> None:
         journal = self.journal
@@ -199,9 +198,13 @@ class _Grouping:
                 step.last_order = order
                 _add(step, seen, role[1])
         self.matching.settle()
-        self._placeholders()
-        journal.steps.sort(key=lambda s: (s.order, not s.missing, s.number if s.missing else 0))
+        if not all(s.numbered for s in journal.steps):
+            for hole in journal.holes:
+                self._missing_entries(hole)
+        journal.steps.sort(key=_place)
         _number(journal.steps)
+        self._missing_steps()
+        journal.steps.sort(key=_place)
         for found in journal.conflicts.values():
             for seen in found:
                 if step := self.by_entry.get(seen.entry_id):
@@ -247,22 +250,17 @@ class _Grouping:
             self.by_place[entry.branch, entry.step] = step
         else:
             step.numbered = False
-            self.unnumbered.append(step)
         return step
 
-    def _placeholders(self) -> None:
-        """Steps for what is missing: numbers left out of a branch, or entries left out of a file without step numbers."""
-        last: dict[str, Step] = {}
+    def _missing_steps(self) -> None:
+        """Placeholders for numbers that are left out of a branch."""
+        last: dict[str, int] = {}
         opened = {place for s in self.journal.steps if (place := opener_of(s.branch)) is not None}
-        for step in sorted((s for s in self.journal.steps if s.numbered), key=lambda s: (s.branch, s.number)):
-            before = last.get(step.branch)
-            number = before.number if before else 0
+        for step in sorted(self.journal.steps, key=lambda s: (s.branch, s.number)):
+            number = last.get(step.branch, 0)
             if step.number - number > 1:
                 self._stand_in(step, number + 1, step.number - 1, opened)
-            last[step.branch] = step
-        if self.unnumbered:
-            for hole in self.journal.holes:
-                self._missing_entries(hole)
+            last[step.branch] = step.number
 
     def _stand_in(self, after: Step, first: int, last: int, opened: set[tuple[str, int]]) -> None:
         """Placeholders for a stretch of numbers, those excepted that opened branches of their own."""
@@ -289,6 +287,11 @@ class _Grouping:
             self.journal.steps.append(
                 Step(branch="", kind="", name=None, order=hole.at, last_order=hole.at, missing=why, numbered=False)
             )
+
+
+def _place(step: Step) -> tuple[int, bool, int]:
+    """Where a step stands among all: by its first entry; what is missing comes before the entry behind the hole."""
+    return step.order, not step.missing, step.number if step.missing else 0
 
 
 def opener_of(branch: str) -> tuple[str, int] | None:

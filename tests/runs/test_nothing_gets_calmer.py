@@ -127,7 +127,6 @@ def line() -> st.SearchStrategy[dict[str, Any]]:
             "attempt": st.integers(1, 3),
             "key": st.sampled_from(["k1", "k2"]),
             "branch": st.sampled_from(["1.1", "1.2"]),
-            "effect": st.just("write"),
             "in": st.integers(0, 1),
             "error": st.fixed_dictionaries({"type": st.sampled_from(["Timeout", "Declined"])}),
         },
