@@ -264,8 +264,9 @@ def test_stops_cleanly_after_the_step_in_flight(server: JournalServer, client: C
     go_on.set()
     thread.join(60)
     assert not thread.is_alive()
-    assert [o.status for o in outcomes] == ["released"]
-    assert run.kinds()[-1] == "tool.result"
+    # A claim that was on its way may have met the released run once more; it gives it back without a step.
+    assert {o.status for o in outcomes} == {"released"}
+    assert [e["name"] for e in run.of("tool.started", "tool.result")] == ["slow", "slow"]
     assert run.lease_until == 0
     assert run.runnable
 
