@@ -16,6 +16,7 @@ from drainboard import wire
 from journals import store
 from journals.errors import LeaseHeld, LeaseLost, Refused, RunEnded
 from runs import projection
+from runs.approvals import actions as approvals
 from runs.models import Run
 
 OUTCOMES: Final = ("happened", "did_not_happen", "stop")
@@ -75,7 +76,10 @@ def request_stop(
     }
     changes = {"stop_name": name, "stop_message": message} if head.native else {}
     pos = store.record(head_id, entry, actor=actor, changes=changes)
-    if not head.native or head.leased:
+    if not head.native:
+        return pos, False
+    approvals.withdraw(head_id, reason=f"the run is stopped: {name}", actor=actor)
+    if head.leased:
         return pos, False
     finish_stop(head_id, actor=actor)
     return pos, True

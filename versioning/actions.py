@@ -8,7 +8,7 @@ from django.db import transaction
 
 from journals import store
 from journals.errors import Refused, RunEnded
-from versioning import applying, registering
+from versioning import applying, assessing, registering
 from versioning.models import AgentPolicy, Deploy
 
 
@@ -62,8 +62,11 @@ def move_run(head_id: int, *, build: str, reason: str, by: str, actor: str) -> i
     `UnknownBuild`, `ReasonMissing`.
     """
     head = _open_head(head_id, reason)
-    registering.find(agent=head.agent, label=build)
-    pos = applying.go_on(head, build=build, reason=reason, by=by, actor=actor)
+    target = registering.find(agent=head.agent, label=build)
+    pair = assessing.pair_of(head.id)
+    found = assessing.measure_for(target, pairs=[pair]).assess(pair, now=head.now)
+    tools = applying.changed_tools(found.differences)
+    pos = applying.go_on(head, build=build, reason=reason, by=by, actor=actor, tools=tools)
     applying.pin(store.lock(head_id), build=build, reason=reason, by=by, actor=actor)
     return pos
 

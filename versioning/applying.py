@@ -6,13 +6,14 @@ that wants the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
 
 from journals import store
 from runs import actions as run_actions
+from runs.approvals import actions as approvals
 from runs.models import Run
 from versioning import mismatch
 from versioning.models import Applied, Build, Decision
@@ -47,17 +48,32 @@ def pin(
 
 
 def go_on(
-    head: store.HeadRow, *, build: str, reason: str, by: str, actor: str, more: Mapping[str, Any] | None = None
+    head: store.HeadRow,
+    *,
+    build: str,
+    reason: str,
+    by: str,
+    actor: str,
+    tools: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> int:
     """From this entry on the run may be replayed and continued by this build. A hold for want of a decision is lifted.
 
-    The head must be locked.
+    Open and unused approvals of `tools`, which the build changes, are withdrawn: they are asked for again. The head must be
+    locked.
     """
     entry = {"kind": "deploy.continued", "build": build, "reason": reason, "by": by, **(more or {})}
     pos = store.record(head.id, entry, actor=actor)
+    if tools and head.native:
+        approvals.withdraw(head.id, reason=f"build {build} changes the tool", actor=actor, tools=tools)
     if head.hold_reason.startswith(UNDECIDED):
         run_actions.release(head.id, reason=f"continues on build {build}: {reason}", by=by, actor=actor)
     return pos
+
+
+def changed_tools(differences: Iterable[mismatch.Difference]) -> list[str]:
+    """Names of tools that a build changes or no longer has."""
+    return sorted({d.name for d in differences if d.component == "tool" and d.change not in ("added", "unknown")})
 
 
 def stop(
@@ -109,7 +125,8 @@ def _write(decision: Decision, head: store.HeadRow) -> int:
         if head.pinned_build:
             unpin(head, reason=decision.reason, by=decision.by, actor=actor)
         label = deploy.build.label
-        return go_on(head, build=label, reason=decision.reason, by=decision.by, actor=actor, more=more)
+        tools = changed_tools(mismatch.difference_of(d) for d in decision.differences)
+        return go_on(head, build=label, reason=decision.reason, by=decision.by, actor=actor, tools=tools, more=more)
     more["why"] = decision.reason
     return stop(
         head, build=deploy.build, name=decision.name, message=decision.message, by=decision.by, actor=actor, more=more

@@ -18,7 +18,7 @@ from journals.access import Bearer
 from journals.errors import LeaseHeld, PinnedToBuild, Refused, RunEnded, RunHeld, RunStopped
 from runs import actions as run_actions
 from runs import projection
-from versioning import applying, mismatch
+from versioning import applying, assessing, mismatch
 from versioning.assessing import Pair
 from versioning.ruling import UNDECIDED, Rules, Ruling
 
@@ -136,7 +136,9 @@ def _settle(head: store.HeadRow, rules: Rules, ruling: Ruling) -> None:
 def _take(head: store.HeadRow, rules: Rules, ruling: Ruling, asking: Asking) -> store.HeadRow:
     label = rules.build.label
     if ruling.why and head.epoch > 0 and _must_continue(head, label):
-        applying.go_on(head, build=label, reason=ruling.why, by=ruling.by, actor="server", more={"at_open": True})
+        tools = applying.changed_tools(rules.assess(rules.build, assessing.pair_of(head.id)).differences)
+        more = {"at_open": True}
+        applying.go_on(head, build=label, reason=ruling.why, by=ruling.by, actor="server", tools=tools, more=more)
     store.change(
         head.id,
         epoch=head.epoch + 1,

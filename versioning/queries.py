@@ -286,6 +286,11 @@ def agent_rows(*, now: datetime) -> list[AgentRow]:
     ]
 
 
+def registered(agent: str, labels: Iterable[str]) -> set[str]:
+    """Those of the labels that name a build of the agent."""
+    return set(Build.objects.filter(agent=agent, label__in=set(labels)).values_list("label", flat=True))
+
+
 def retirements() -> dict[str, str]:
     """Model id -> the day on which it retires, the earliest that a build names."""
     found = Part.objects.exclude(retires_on=None).values_list("version").annotate(day=Min("retires_on")).order_by()

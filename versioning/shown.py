@@ -49,6 +49,13 @@ class GroupRow:
     left: str  # what happens when nobody decides; empty when nothing has to be decided
     verbs: Sequence[tuple[str, str]] = ()  # (action, words of its button)
 
+    compare: Sequence[str] = ()  # registered builds that the runs are on, to be laid beside the target
+
+    @property
+    def blank(self) -> bool:
+        """The runs recorded nothing at all that the build names."""
+        return bool(self.lines) and all(line.change == "unknown" and line.recorded is None for line in self.lines)
+
     @property
     def needs(self) -> bool:
         """Somebody has to decide."""
@@ -109,8 +116,10 @@ def deploy_page(deploy: Deploy, *, now: datetime) -> DeployView:
     applied = deploying.applied_counts(decisions)
     policy = AgentPolicy.objects.filter(agent=deploy.agent).first()
     governing = Deploy.objects.governing(agent=deploy.agent, environment=deploy.environment)
+    known = queries.registered(deploy.agent, [label for g in assessed.groups for label in g.builds])
     rows = [
-        _row(group, decision, applied, policy) for group, decision in queries.groups_with_decisions(assessed, decisions)
+        _row(group, decision, applied, policy, known - {deploy.build.label})
+        for group, decision in queries.groups_with_decisions(assessed, decisions)
     ]
     view = DeployView(
         assessed=assessed,
@@ -226,7 +235,9 @@ def undecided_words(policy: AgentPolicy | None, group: Group) -> str:
     }[on]
 
 
-def _row(group: Group, decision: Decision | None, applied: Mapping[int, int], policy: AgentPolicy | None) -> GroupRow:
+def _row(
+    group: Group, decision: Decision | None, applied: Mapping[int, int], policy: AgentPolicy | None, known: set[str]
+) -> GroupRow:
     actions = ["pin", "continue", "stop"] if group.verdict == "mismatch" else ["pin", "stop"]
     if group.verdict in ("same", "compatible"):
         actions = []
@@ -237,6 +248,7 @@ def _row(group: Group, decision: Decision | None, applied: Mapping[int, int], po
         applied=applied.get(decision.pk, 0) if decision else 0,
         left="" if decision else undecided_words(policy, group),
         verbs=[(action, VERBS[action]) for action in actions],
+        compare=sorted(known & group.builds.keys()) if group.verdict == "mismatch" else (),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.live import live, live_process  # noqa: F401
 from tests.versioning.fleet import Fleet
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from django.db import IntegrityError, transaction
+from drainboard import wire
 
 from journals import store
 from tests.versioning.fleet import AGENT, V40, V41, build
@@ -194,6 +195,46 @@ def test_the_background_task_reaches_late_comers(fleet):
     before = fleet.kinds(late)
     tasks.reach_all()
     assert fleet.kinds(late) == before
+
+
+def asking(fleet, tool):
+    """A sleeping run that asks for an approval of a tool."""
+    opened = fleet.open(fleet.start("asks")).json()
+    fleet.work(opened)
+    artifact, schema = {"tool": tool, "args": {"to": "x"}}, V40["tools"][tool]
+    place = {"run": opened["run"], "branch": "", "step": 3, "environment": "prod", "policy": 0}
+    entry = {
+        "id": f"{opened['epoch']}.90", "run": opened["run"], "kind": "approval.requested", "name": "Send it", "step": 3, "approval": "a3",
+        "artifact": artifact, "versions": {"tools": {tool: schema}},
+        "fingerprint": wire.digest({"artifact": artifact, "tool_schema": schema, **place}),
+    }  # fmt: skip
+    line = wire.encode(entry)
+    made = fleet.api(f"runs/{opened['key']}/approvals", line, epoch=opened["epoch"])
+    assert made.status_code == 200, made.content
+    fleet.park(opened, f"approval:{made.json()['id']}")
+    return opened["key"]
+
+
+def test_continuing_withdraws_open_approvals_of_tools_that_the_build_changes(fleet):
+    key = asking(fleet, "send")
+    deploy = open_deploy(versions={**V40, "tools": {"send": "sha256:a2", "look": "sha256:b1"}})
+    decide(deploy, "continue")
+    assert fleet.last(key, "approval.withdrawn")["reason"] == "build 41 changes the tool"
+    [opened] = fleet.claim("41", {**V40, "tools": {"send": "sha256:a2", "look": "sha256:b1"}})
+    assert opened["key"] == key  # it wakes, and asks again
+
+
+def test_continuing_keeps_approvals_of_tools_that_stay(fleet):
+    key = asking(fleet, "look")
+    deploy = open_deploy(versions={**V40, "tools": {"send": "sha256:a2", "look": "sha256:b1"}})
+    decide(deploy, "continue")
+    assert "approval.withdrawn" not in fleet.kinds(key)
+
+
+def test_stopping_withdraws_open_approvals(fleet):
+    key = asking(fleet, "send")
+    decide(open_deploy(), "stop")
+    assert fleet.kinds(key)[-3:] == ["stop.requested", "approval.withdrawn", "run.stopped"]
 
 
 def test_another_group_stays_undecided(fleet):

@@ -18,7 +18,7 @@ import pytest
 from django.db import connection
 from drainboard import Client
 
-from tests.live import Live, live, live_process  # noqa: F401
+from tests.live import Live
 from versioning import deploying
 from versioning.deploying import Wish
 from versioning.models import Deploy
@@ -41,7 +41,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 class Workers:
     """Worker processes by build; every one ends with the test."""
 
-    def __init__(self, live: Live, folder: Path, stack: ExitStack) -> None:  # noqa: F811
+    def __init__(self, live: Live, folder: Path, stack: ExitStack) -> None:
         self._live, self._folder, self._stack = live, folder, stack
         self.gate = folder / "gate"
 
@@ -75,13 +75,13 @@ class Workers:
 
 
 @pytest.fixture
-def workers(live: Live, tmp_path: Path) -> Iterator[Workers]:  # noqa: F811
+def workers(live: Live, tmp_path: Path) -> Iterator[Workers]:
     with ExitStack() as stack:
         yield Workers(live, tmp_path, stack)
 
 
 @pytest.fixture
-def client(live: Live) -> Iterator[Client]:  # noqa: F811
+def client(live: Live) -> Iterator[Client]:
     with Client(live.url, live.worker) as made:
         yield made
 
@@ -122,7 +122,7 @@ def decide(deploy: Deploy, base: str, action: str, **more: str) -> None:
 
 def test_thirty_runs_meet_a_deploy_and_each_goes_where_it_was_decided(
     live: Live, workers: Workers, client: Client
-) -> None:  # noqa: F811
+) -> None:
     stopped, _ = start_on(workers, client, "38")
     moved, _ = start_on(workers, client, "40")
     pinned, old = start_on(
@@ -173,7 +173,7 @@ def test_thirty_runs_meet_a_deploy_and_each_goes_where_it_was_decided(
     assert deploying.advance(deploying.find(deploy.key), now=datetime.now(UTC)).state == "drained"
 
 
-def test_a_pinned_run_is_left_alone_until_its_own_build_is_back(live: Live, workers: Workers, client: Client) -> None:  # noqa: F811
+def test_a_pinned_run_is_left_alone_until_its_own_build_is_back(live: Live, workers: Workers, client: Client) -> None:
     keys, _ = start_on(workers, client, "40")
     with Client(live.url, live.ci) as ci:
         ci.register_build({"agent": "fleet", "label": "41", "app": "app-1", "prompts": {"policy": {"version": "41"}}})
