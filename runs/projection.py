@@ -76,8 +76,7 @@ def fold(head_id: int, *, retirements: Mapping[str, str] | None = None, fresh: b
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK + head_id])
-            cursor.execute("SELECT xmin::text FROM journals_head WHERE id = %s", [head_id])
-            version = cursor.fetchone()
+        version = _seen_version(head_id)
         head = store.head(head_id)
         old = Run.objects.select_related("versions_set").filter(pk=head_id).first()
         known = None if fresh or old is None else unpacked(old.summary.get("closed"))
@@ -90,9 +89,17 @@ def fold(head_id: int, *, retirements: Mapping[str, str] | None = None, fresh: b
             # Only if nobody touched the head since it was read: a later change must leave it dirty.
             cursor.execute(
                 "UPDATE journals_head SET dirty = false WHERE id = %s AND dirty AND pos = %s AND xmin::text = %s",
-                [head_id, head.pos, version[0] if version else ""],
+                [head_id, head.pos, version],
             )
     return run
+
+
+def _seen_version(head_id: int) -> str:
+    """Which version of the head's row we read: the transaction that wrote it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT xmin::text FROM journals_head WHERE id = %s", [head_id])
+        found = cursor.fetchone()
+    return found[0] if found else ""
 
 
 def summarise(
