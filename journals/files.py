@@ -47,10 +47,19 @@ _SIGNATURES: Final = (
     (0, b"%PDF-", "a PDF document"),
     (0, b"\x00\x00\xfe\xff", "UTF-32 text; save it as UTF-8 (`iconv -f UTF-32 -t UTF-8`)"),
     (0, b"\xff\xfe\x00\x00", "UTF-32 text; save it as UTF-8 (`iconv -f UTF-32 -t UTF-8`)"),
-    *((0, b"\x80" + bytes([n]), "a Python pickle; pickles are never opened, because that would run code") for n in range(2, 6)),
+    *(
+        (0, b"\x80" + bytes([n]), "a Python pickle; pickles are never opened, because that would run code")
+        for n in range(2, 6)
+    ),
 )
 _GZIP: Final = b"\x1f\x8b"
-_UTF16: Final = ((b"\xff\xfe", "utf-16-le", 2), (b"\xfe\xff", "utf-16-be", 2), (b"{\0", "utf-16-le", 0), (b"[\0", "utf-16-le", 0), (b"\0{", "utf-16-be", 0))
+_UTF16: Final = (
+    (b"\xff\xfe", "utf-16-le", 2),
+    (b"\xfe\xff", "utf-16-be", 2),
+    (b"{\0", "utf-16-le", 0),
+    (b"[\0", "utf-16-le", 0),
+    (b"\0{", "utf-16-be", 0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +134,12 @@ def _open_utf16(plain: InputFile, head: bytes) -> InputFile:
         if head.startswith(mark):
             cut = plain.cut or ("the file ends inside a UTF-16 character" if plain.size % 2 else "")
             notes = (*plain.notes, "UTF-16 text, read as UTF-8: bytes are counted after the change")
-            return InputFile(plain.path, -1, lambda: io.BufferedReader(_Recoded(plain.open(), codec, skip), CHUNK), notes, cut)
+            return InputFile(plain.path, -1, _recoder(plain, codec, skip), notes, cut)
     return plain
+
+
+def _recoder(plain: InputFile, codec: str, skip: int) -> Callable[[], BinaryIO]:
+    return lambda: io.BufferedReader(_Recoded(plain.open(), codec, skip), CHUNK)
 
 
 class Gunzip(io.RawIOBase):
@@ -173,7 +186,9 @@ class Gunzip(io.RawIOBase):
             got = self._member.decompress(self._input, most)
         except zlib.error as e:
             self._count(_up_to_damage(before, self._input))
-            self._end(f"the gzip stream is damaged after {self._produced} unpacked bytes ({str(e).partition(': ')[2] or e})")
+            self._end(
+                f"the gzip stream is damaged after {self._produced} unpacked bytes ({str(e).partition(': ')[2] or e})"
+            )
             return
         self._input = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         self._count(got)
@@ -210,7 +225,9 @@ class Gunzip(io.RawIOBase):
         if self._produced > self._limits.unpacked:
             raise CannotOpen(f"unpacked, the file has more than {self._limits.unpacked} bytes, which is the limit")
         if self._produced > self._limits.ratio_from and self._produced > self._limits.ratio * self._consumed:
-            raise CannotOpen(f"the file unpacks to more than {self._limits.ratio} times its size; unpack it yourself if you trust it")
+            raise CannotOpen(
+                f"the file unpacks to more than {self._limits.ratio} times its size; unpack it yourself if you trust it"
+            )
 
 
 def _up_to_damage(member: zlib._Decompress, data: bytes) -> bytes:

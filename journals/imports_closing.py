@@ -40,7 +40,13 @@ def close(imported: Import, files: Sequence[FileSoFar], *, source: str, runtime:
             beat(imported)
             notes = _tell(imported, heads, losses, doubles, healed)
             if notes:
-                store.ingest(source_name=source, runtime=runtime, import_id=imported.pk, actor=f"import:{imported.pk}", items=notes)
+                store.ingest(
+                    source_name=source,
+                    runtime=runtime,
+                    import_id=imported.pk,
+                    actor=f"import:{imported.pk}",
+                    items=notes,
+                )
     for file in files:
         _finish(file, runtime)
 
@@ -89,7 +95,10 @@ def _healed(imported: Import, files: Sequence[FileSoFar], *, exactly: bool) -> s
 
 
 def _heads(
-    files: Sequence[FileSoFar], losses: Mapping[int, _Losses], doubles: Mapping[int, Mapping[str, Any]], healed: set[int]
+    files: Sequence[FileSoFar],
+    losses: Mapping[int, _Losses],
+    doubles: Mapping[int, Mapping[str, Any]],
+    healed: set[int],
 ) -> list[list[int]]:
     """The heads that there is something to say about, in batches."""
     wanted = set(healed)
@@ -115,7 +124,11 @@ def _of_file(row: ImportFile, runs: Mapping[str, Any]) -> list[int]:
 
 
 def _tell(
-    imported: Import, heads: Sequence[int], losses: Mapping[int, _Losses], doubles: Mapping[int, Mapping[str, Mapping[int, int]]], healed: set[int]
+    imported: Import,
+    heads: Sequence[int],
+    losses: Mapping[int, _Losses],
+    doubles: Mapping[int, Mapping[str, Mapping[int, int]]],
+    healed: set[int],
 ) -> list[store.Foreign]:
     """The notes for these heads; keeps what is missing beside what each file brought."""
     names = _names(heads)
@@ -191,8 +204,13 @@ def _finish(file: FileSoFar, runtime: str) -> None:
     row.unread = list(file.unread)
     if (more := file.unread_count - len(file.unread)) > 0:
         last = file.unread[-1]
-        row.unread.append({"line": last["line"] + 1, "byte": last["byte"], "reason": f"{more} more were not read", "start": ""})
-    row.notes = [shown(text, 500) for text in [*file.notes, *_copies(file), *_conflicts(row), *(_holes(row) if runtime == "lines" else ())]]
+        row.unread.append(
+            {"line": last["line"] + 1, "byte": last["byte"], "reason": f"{more} more were not read", "start": ""}
+        )
+    row.notes = [
+        shown(text, 500)
+        for text in [*file.notes, *_copies(file), *_conflicts(row), *(_holes(row) if runtime == "lines" else ())]
+    ]
     row.save(update_fields=["unread_count", "lines", "entries_read", "state", "reason", "unread", "notes"])
 
 
@@ -229,7 +247,9 @@ def _conflicts(row: ImportFile) -> list[str]:
         numbers = json.loads(conflicts) if isinstance(conflicts, str) else conflicts
         listed = ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
         made.append(f"run {shown(store.decode_text(run))}: other content than before at {listed}; both are kept")
-    return [*made, f"{found[0][2] - 20} more runs with other content than before"] if found and found[0][2] > 20 else made
+    return (
+        [*made, f"{found[0][2] - 20} more runs with other content than before"] if found and found[0][2] > 20 else made
+    )
 
 
 _HOLES: Final = """SELECT h.run, e.seq + 1, e.next - 1 FROM (
@@ -246,7 +266,8 @@ def _holes(row: ImportFile) -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute(_HOLES, [row.pk, row.pk])
         found = cursor.fetchall()
-    made = [f"run {shown(store.decode_text(run))}: {f'entry {a} has' if a == b else f'entries {a} to {b} have'} not been received" for run, a, b in found[:20]]
+    made = [
+        f"run {shown(store.decode_text(run))}: {f'entry {a} has' if a == b else f'entries {a} to {b} have'} not been received"
+        for run, a, b in found[:20]
+    ]
     return [*made, "more entries have not been received"] if len(found) > 20 else made
-
-

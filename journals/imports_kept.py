@@ -76,7 +76,11 @@ class Kept(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._out:
-            body = UploadPart.objects.filter(upload_id=self._upload_id, n=self._next).values_list("body", flat=True).first()
+            body = (
+                UploadPart.objects.filter(upload_id=self._upload_id, n=self._next)
+                .values_list("body", flat=True)
+                .first()
+            )
             if body is None:
                 return 0
             self._next += 1

@@ -38,6 +38,9 @@ class UploadPart(models.Model):
         db_table = "journals_upload_part"
         constraints = [models.UniqueConstraint(fields=["upload", "n"], name="journals_upload_part_once")]
 
+    def __str__(self) -> str:
+        return f"part {self.n} of upload {self.upload_id}"
+
 
 class State(models.TextChoices):
     """The life of an import."""
@@ -70,7 +73,9 @@ class Import(models.Model):
         db_table = "journals_import"
         constraints = [models.CheckConstraint(condition=Q(state__in=State.values), name="journals_import_state")]
         indexes = [
-            models.Index(fields=["created_at"], name="journals_import_open", condition=Q(state__in=["queued", "running"]))
+            models.Index(
+                fields=["created_at"], name="journals_import_open", condition=Q(state__in=["queued", "running"])
+            )
         ]
 
     def __str__(self) -> str:
@@ -102,6 +107,9 @@ class ImportFile(models.Model):
         db_table = "journals_import_file"
         constraints = [models.UniqueConstraint(fields=["imported", "n"], name="journals_import_file_once")]
 
+    def __str__(self) -> str:
+        return f"file {self.n} of import {self.imported_id}"
+
 
 class ImportRun(models.Model):
     """What one file brought to one run."""
@@ -112,10 +120,15 @@ class ImportRun(models.Model):
     new = models.BigIntegerField(default=0)
     existing = models.BigIntegerField(default=0)
     conflicts = models.JSONField(default=list)  # [seq or pos]
-    partial = models.JSONField(default=list)  # [{code, reason}]: what is missing of this run because the file is damaged
+    partial = models.JSONField(
+        default=list
+    )  # [{code, reason}]: what is missing of this run because the file is damaged
     healed = models.BooleanField(default=False)  # a later file held everything that this one brought, undamaged
 
     class Meta:
         db_table = "journals_import_run"
         constraints = [models.UniqueConstraint(fields=["file", "head_id"], name="journals_import_run_once")]
         indexes = [models.Index(fields=["head_id"], name="journals_import_run_head")]
+
+    def __str__(self) -> str:
+        return f"run {self.head_id} of file {self.file_id}"

@@ -45,7 +45,7 @@ class FileReport(TypedDict):
 class Report(TypedDict):
     id: int
     state: str
-    error: str
+    failure: str  # why it was given up
     files: list[FileReport]
 
 
@@ -54,7 +54,7 @@ def report(imported: Import) -> Report:
     return {
         "id": imported.pk,
         "state": imported.state,
-        "error": imported.error,
+        "failure": imported.error,
         "files": [_file(row) for row in imported.files.order_by("n")],
     }
 
@@ -93,10 +93,17 @@ def runs_of(rows: Sequence[ImportRun]) -> list[RunReport]:
         status, complete = states.get(row.head_id, ("unknown", False))
         reason = damaged.get(row.head_id, "")
         made.append(
-            {
-                "run": store.decode_text(run), "source": source, "key": key, "status": status, "new_entries": row.new,
-                "existing_entries": row.existing, "conflicts": list(row.conflicts), "complete": complete and not reason, "reason": reason,
-            }  # fmt: skip
+            RunReport(
+                run=store.decode_text(run),
+                source=source,
+                key=key,
+                status=status,
+                new_entries=row.new,
+                existing_entries=row.existing,
+                conflicts=list(row.conflicts),
+                complete=complete and not reason,
+                reason=reason,
+            )
         )
     return made
 
@@ -104,7 +111,8 @@ def runs_of(rows: Sequence[ImportRun]) -> list[RunReport]:
 def _heads(ids: Sequence[int]) -> dict[int, tuple[str, str, str]]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT h.id, h.key, h.run, s.name FROM journals_head h JOIN journals_source s ON s.id = h.source_id WHERE h.id = ANY(%s)", [list(ids)]
+            "SELECT h.id, h.key, h.run, s.name FROM journals_head h JOIN journals_source s ON s.id = h.source_id WHERE h.id = ANY(%s)",
+            [list(ids)],
         )
         return {head_id: (key, run, source) for head_id, key, run, source in cursor.fetchall()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from django.db import transaction
@@ -65,7 +66,9 @@ class Writer:
     A pass that is repeated after a crash gives the same lines; the first `skip` of them are stored already and only counted.
     """
 
-    def __init__(self, imported: Import, files: Mapping[str, FileSoFar], *, runtime: str, source: str, skip: int, done: int) -> None:
+    def __init__(
+        self, imported: Import, files: Mapping[str, FileSoFar], *, runtime: str, source: str, skip: int, done: int
+    ) -> None:
         self._imported, self._files = imported, files
         self._runtime, self._source = runtime, source
         self._skip, self.done = skip, done  # lines of earlier groups are counted in `done`
@@ -117,13 +120,14 @@ class Writer:
         self._notice_copy(file, made)
         return made
 
-    def _id(self, line: Line, id: str | None, seq: int | None) -> str:
+    def _id(self, line: Line, own: str | None, seq: int | None) -> str:
         """The entry's id: its own, else its position in the source, else its content and the how-manieth copy of it this is.
 
         So the same file again gives the same ids, and equal lines of one file stay apart.
         """
-        if id is not None:
-            return id if len(id.encode("utf-8", "surrogatepass")) <= ID_LIMIT else f"sha256:{_sha(id.encode('utf-8', 'surrogatepass'))}"
+        if own is not None:
+            data = own.encode("utf-8", "surrogatepass")
+            return own if len(data) <= ID_LIMIT else f"sha256:{_sha(data)}"
         if seq is not None:
             text = f"seq:{seq}"
             return text if len(text) <= ID_LIMIT else f"seq:sha256:{_sha(text.encode())}"
@@ -156,7 +160,7 @@ class Writer:
                     source_name=self._source, runtime=self._runtime, import_id=self._imported.pk, actor=f"import:{self._imported.pk}",
                     items=items, agent=self._imported.agent, environment=self._imported.environment,
                 )  # fmt: skip
-                _count_runs([(file_of[run].row.pk, result) for run, result in made.items()])
+                _count_runs([(file_of[run].row.pk, made[run]) for run in dict.fromkeys(i.run for i in items)])
 
 
 def beat(imported: Import, **changes: Any) -> None:
@@ -166,12 +170,14 @@ def beat(imported: Import, **changes: Any) -> None:
         raise Superseded(f"import {imported.pk} is worked on by another worker")
 
 
-def _stretches(batch: Sequence[tuple[FileSoFar, store.Foreign]]) -> Iterator[tuple[dict[str, FileSoFar], list[store.Foreign]]]:
+def _stretches(
+    batch: Sequence[tuple[FileSoFar, store.Foreign]],
+) -> Iterator[tuple[dict[str, FileSoFar], list[store.Foreign]]]:
     """The batch in order, cut where the file changes; in one piece when an adapter mixes the lines of its files.
 
     With each piece the file that each run is counted for: the first one that gave a line of it.
     """
-    switches = 1 + sum(a[0] is not b[0] for a, b in zip(batch, batch[1:], strict=False))
+    switches = 1 + sum(a[0] is not b[0] for a, b in pairwise(batch))
     mixed = switches > len({id(file) for file, _ in batch})
     start = 0
     for at in range(1, len(batch) + 1):
@@ -205,6 +211,6 @@ def _sha(data: bytes) -> str:
 
 def state_note(run: str, out: Mapping[str, Any], *, record: str) -> store.Foreign:
     """The `runtime.state` note with this content; its id is made of the content, so that the same fact is told once."""
-    id = f"state:{_sha(wire.encode(out))[:12]}"
-    raw = wire.encode({"run": run, "id": id, "kind": "note", "name": "runtime.state", "out": out})
-    return store.Foreign(run=run, id=id, raw=raw, kind="note", record=record)
+    own = f"state:{_sha(wire.encode(out))[:12]}"
+    raw = wire.encode({"run": run, "id": own, "kind": "note", "name": "runtime.state", "out": out})
+    return store.Foreign(run=run, id=own, raw=raw, kind="note", record=record)

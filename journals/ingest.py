@@ -6,6 +6,7 @@ PostgreSQL is the truth: a run that dies is claimed again and goes on behind the
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from journals.adapters.base import InputFile, Item, Options, shown
 from journals.files import LIMITS, CannotOpen, Found, open_input
 from journals.imports_closing import close
 from journals.imports_kept import keep, open_kept
-from journals.imports_models import Import, ImportFile, State
+from journals.imports_models import Import, ImportFile, State, Upload
 from journals.imports_writing import FileSoFar, Superseded, TooManyWithoutId, Writer, beat
 
 __all__ = ["ATTEMPTS", "FORMATS", "STALE_S", "run", "status_of", "submit", "wait"]
@@ -38,7 +39,13 @@ status_of: Callable[[Sequence[int]], Mapping[int, tuple[str, bool]]] | None = No
 
 
 def submit(
-    files: Sequence[Found], *, actor: str, format: str = "auto", source: str = "", agent: str = "", environment: str = ""
+    files: Sequence[Found],
+    *,
+    actor: str,
+    format: str = "auto",  # noqa: A002  the word of the API
+    source: str = "",
+    agent: str = "",
+    environment: str = "",
 ) -> Import:
     """A queued import of these files, whose bytes are kept. Raises `MalformedRequest` for an unknown format, a native source, or no file."""
     if format not in FORMATS:
@@ -50,9 +57,7 @@ def submit(
     rows = [_file_row(n, found) for n, found in enumerate(files, 1)]
     _name_apart(rows)
     with transaction.atomic():
-        made = Import.objects.create(
-            format=format, source=source, actor=actor, agent=agent, environment=environment
-        )
+        made = Import.objects.create(format=format, source=source, actor=actor, agent=agent, environment=environment)
         for row in rows:
             row.imported = made
         ImportFile.objects.bulk_create(rows)
@@ -136,12 +141,9 @@ def _work(imported: Import) -> None:
     inputs: dict[str, InputFile] = {}
     rows: dict[str, FileSoFar] = {}
     for row in imported.files.select_related("upload").order_by("n"):
-        if row.upload is not None:
-            so_far = FileSoFar(row, row.upload.sha256[:16])
-            path = store.decode_text(row.path)
-            opened = _open(path, so_far, read)
-            if opened is not None:
-                inputs[path], rows[path] = opened, so_far
+        path = store.decode_text(row.path)
+        if row.upload is not None and (opened := _open(row, row.upload, path, read)) is not None:
+            inputs[path], rows[path] = opened, FileSoFar(row, row.upload.sha256[:16])
     done = 0
     for name, paths in _by_format(imported.format, inputs, rows).items():
         read.count = 0
@@ -157,15 +159,13 @@ class _BytesRead:
         self.count += size
 
 
-def _open(path: str, so_far: FileSoFar, read: _BytesRead) -> InputFile | None:
-    upload = so_far.row.upload
-    assert upload is not None
+def _open(row: ImportFile, upload: Upload, path: str, read: _BytesRead) -> InputFile | None:
     try:
         if upload.dropped_at is not None:
             raise CannotOpen("its bytes were erased since")
         return open_input(path, upload.size, lambda: open_kept(upload.pk, read.add))
     except CannotOpen as e:
-        _refuse(so_far.row, str(e))
+        _refuse(row, str(e))
         return None
 
 
@@ -192,7 +192,7 @@ def _format_of(file: InputFile) -> str:
     for candidate, adapter in ADAPTERS.items():
         try:
             score = adapter.sniff([file])
-        except Exception:  # noqa: BLE001  a reader that fails on strange bytes does not know them; the others are asked
+        except Exception:  # a reader that fails on strange bytes does not know them; the others are asked
             log.exception("the reader %s failed to look at a file", candidate)
             continue
         if score > best:
@@ -209,7 +209,12 @@ def _unknown(file: InputFile) -> str:
 
 
 def _read_group(
-    imported: Import, name: str, inputs: Sequence[InputFile], files: Mapping[str, FileSoFar], read: _BytesRead, done: int
+    imported: Import,
+    name: str,
+    inputs: Sequence[InputFile],
+    files: Mapping[str, FileSoFar],
+    read: _BytesRead,
+    done: int,
 ) -> int:
     """Reads files of one format together; answers how many lines the import has stored after it."""
     source = imported.source or name
@@ -226,8 +231,13 @@ def _read_group(
                 beat(imported)
                 seen = time.monotonic()
         writer.flush()
-    except (TooManyWithoutId, CannotOpen, errors.Refused) as e:
+    except (TooManyWithoutId, CannotOpen) as e:
+        writer.flush()
         _stop(files, str(e))
+    except errors.Refused as e:  # the source is not for these runs: nothing of the group was stored
+        for file in files.values():
+            _refuse(file.row, e.message)
+        return writer.done
     close(imported, list(files.values()), source=source, runtime=name)
     return writer.done
 
@@ -246,7 +256,7 @@ def _items(items: Iterator[Item], name: str, files: Mapping[str, FileSoFar]) -> 
             item = next(items, None)
         except (CannotOpen, DatabaseError):
             raise
-        except Exception as e:  # noqa: BLE001  one reader's fault must not lose the other files of the import
+        except Exception as e:  # one reader's fault must not lose the other files of the import
             log.exception("the reader %s failed", name)
             _stop(files, f"the reader {name} failed ({type(e).__name__}); this is a fault in Drainboard")
             return
@@ -259,8 +269,6 @@ def _mapping(source: str) -> Mapping[str, object]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT mapping FROM journals_source WHERE name = %s", [source])
         found = cursor.fetchone()
-    import json
-
     if found is None:
         return {}
     made = json.loads(found[0]) if isinstance(found[0], str) else found[0]

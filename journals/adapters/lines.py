@@ -15,7 +15,19 @@ from typing import BinaryIO, Final
 from drainboard import wire
 
 from journals.adapters.base import (
-    AdapterInfo, Counted, Evidence, InputFile, Item, Line, Note, Options, Partial, Refused, Unread, run_problem, shown,
+    AdapterInfo,
+    Counted,
+    Evidence,
+    InputFile,
+    Item,
+    Line,
+    Note,
+    Options,
+    Partial,
+    Refused,
+    Unread,
+    run_problem,
+    shown,
 )  # fmt: skip
 from journals.adapters.heads import LineHead, head_of
 from journals.adapters.torn import Balance, one_line, pieces, run_of
@@ -222,7 +234,9 @@ class _Reading:
             if found.startswith(b"\0"):
                 yield self._lost(line, offset + part.start(), found, f"{len(found)} NUL bytes where text should be")
             elif isinstance(head := self._examine(found), LineHead):
-                yield self._entry(found, head, line.number, f"line={line.number},byte={line.byte + offset + part.start()}")
+                yield self._entry(
+                    found, head, line.number, f"line={line.number},byte={line.byte + offset + part.start()}"
+                )
             elif found.strip(_BLANK):
                 yield from self._pieces(line, offset + part.start(), found, head)
 
@@ -275,7 +289,9 @@ class _Reading:
         with self._file.open() as stream:
             data = stream.read(LINE_LIMIT + 1)
         if len(data) > LINE_LIMIT:
-            yield Refused(self._path, "the file is one JSON array of more than 64 MiB; write one object a line (`jq -c '.[]'`)")
+            yield Refused(
+                self._path, "the file is one JSON array of more than 64 MiB; write one object a line (`jq -c '.[]'`)"
+            )
             return
         self._note("array", 1)
         at, number, counted = data.index(b"[") + 1, 1, 0
@@ -289,13 +305,17 @@ class _Reading:
             if isinstance(found := self._examine(raw), LineHead):
                 yield self._entry(raw, found, number, f"line={number},byte={at}")
             else:
-                yield self._lost(line, 0, part, found if whole else "the file ends before this record does", torn=not whole)
+                yield self._lost(
+                    line, 0, part, found if whole else "the file ends before this record does", torn=not whole
+                )
             at = end if whole else len(data)
         if at >= len(data):
             self._losses.setdefault((None, "torn_tail"), _Lines()).add(number)
         elif data[at + 1 :].strip(_BLANK + b"\0"):
             rest = data[at + 1 :]
-            yield self._lost(_Stretch(number, at + 1, rest, len(rest), True), 0, rest, "text after the end of the array")
+            yield self._lost(
+                _Stretch(number, at + 1, rest, len(rest), True), 0, rest, "text after the end of the array"
+            )
 
 
 def _skip(data: bytes, at: int) -> int:

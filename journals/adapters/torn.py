@@ -23,7 +23,9 @@ _STRING: Final = re.compile(_TEXT, re.DOTALL)
 _TOKEN: Final = re.compile(_TEXT + rb'|[^"\s]', re.DOTALL)
 _IN_STRING: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _MARK: Final = re.compile(rb'["\[\]{}]')
-_START: Final = re.compile(rb'\{[ \t\r]*"(?:run|id|seq|at|kind|agent|build|environment|name|step|branch|call)"[ \t\r]*:')
+_START: Final = re.compile(
+    rb'\{[ \t\r]*"(?:run|id|seq|at|kind|agent|build|environment|name|step|branch|call)"[ \t\r]*:'
+)
 _RUN: Final = re.compile(rb'[\s,]*\{\s*"run"\s*:\s*(' + _TEXT + rb")", re.DOTALL)
 
 _BLANK: Final = re.compile(rb"\s*")

@@ -29,11 +29,10 @@ class Command(BaseCommand):
         parser.add_argument("--environment", default="")
         parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
-    def handle(self, *, paths: list[str], format: str, source: str, agent: str, environment: str, **options: Any) -> None:
+    def handle(self, *, paths: list[str], **options: Any) -> None:
+        given = {name: options[name] for name in ("format", "source", "agent", "environment")}
         try:
-            made = ingest.submit(
-                list(gather(paths)), actor="command", format=format, source=source, agent=agent, environment=environment
-            )
+            made = ingest.submit(list(gather(paths)), actor="command", **given)
         except errors.Refused as e:
             raise CommandError(e.message, returncode=2) from None
         ingest.run(made.pk)
@@ -56,7 +55,9 @@ class Command(BaseCommand):
         for note in file["notes"]:
             self.stdout.write(f"          note: {shown(note, 500)}")
         for lost in file["unread"]:
-            self.stdout.write(f"          line {lost['line']}, byte {lost['byte']}: {shown(lost['reason'], 200)}: {shown(lost['start'])}")
+            self.stdout.write(
+                f"          line {lost['line']}, byte {lost['byte']}: {shown(lost['reason'], 200)}: {shown(lost['start'])}"
+            )
         for run in file["runs"]:
             conflicts = f", conflicts at {', '.join(map(str, run['conflicts']))}" if run["conflicts"] else ""
             self.stdout.write(

@@ -1,0 +1,116 @@
+"""Data for the pages about sources and imports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db import connection
+
+from journals import store
+from journals.adapters import ADAPTERS, NATIVE
+from journals.imports_models import Import, ImportRun
+from journals.imports_report import RunReport, runs_of
+
+__all__ = ["ImportRow", "SourceRow", "import_rows", "progress", "runs_page", "source_rows"]
+
+PAGE: Final = 50
+RUNS: Final = 100
+CAP: Final = 10_000  # counts beyond it are shown as "10,000+"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    name: str
+    runtime: str
+    title: str
+    native: bool
+    created_at: datetime
+    runs: int  # at most CAP + 1
+    evidence: str
+
+    @property
+    def runs_text(self) -> str:
+        return f"{CAP:,}+" if self.runs > CAP else f"{self.runs:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRow:
+    id: int
+    state: str  # of the import while it goes on, else the worst of its files
+    name: str  # of its first file
+    files: int
+    formats: str
+    source: str
+    entries: int
+    unread: int
+    actor: str
+    created_at: datetime
+    error: str
+
+
+def source_rows() -> list[SourceRow]:
+    """All sources by name, ours first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT s.name, s.runtime, s.native, s.created_at, (SELECT count(*) FROM (SELECT 1 FROM journals_head h WHERE h.source_id = s.id LIMIT %s) few)"
+            " FROM journals_source s ORDER BY s.native DESC, s.name, s.id",
+            [CAP + 1],
+        )
+        return [_source(*row) for row in cursor.fetchall()]
+
+
+def _source(name: str, runtime: str, native: bool, created_at: datetime, runs: int) -> SourceRow:
+    info = NATIVE if native else ADAPTERS[runtime].INFO if runtime in ADAPTERS else None
+    return SourceRow(
+        name, runtime, info.title if info else runtime, native, created_at, runs, info.evidence.note if info else ""
+    )
+
+
+_IMPORTS: Final = """SELECT i.id, i.state, i.source, i.actor, i.created_at, i.error, count(f.id), min(f.path) FILTER (WHERE f.n = 1),
+    coalesce(string_agg(DISTINCT nullif(f.format, ''), ', '), ''), coalesce(sum(f.entries_read), 0), coalesce(sum(f.unread_count), 0),
+    bool_or(f.state = 'refused'), bool_or(f.state = 'partial')
+    FROM (SELECT * FROM journals_import WHERE id < %s ORDER BY id DESC LIMIT %s) i LEFT JOIN journals_import_file f ON f.import_id = i.id
+    GROUP BY i.id, i.state, i.source, i.actor, i.created_at, i.error ORDER BY i.id DESC"""
+
+
+def import_rows(*, before: int | None) -> tuple[list[ImportRow], int | None]:
+    """Imports, newest first, and where the next page begins (None at the end)."""
+    with connection.cursor() as cursor:
+        cursor.execute(_IMPORTS, [before or 2**63 - 1, PAGE + 1])
+        rows = [_import(row) for row in cursor.fetchall()]
+    return rows[:PAGE], rows[PAGE - 1].id if len(rows) > PAGE else None
+
+
+def _import(row: tuple[Any, ...]) -> ImportRow:
+    pk, state, source, actor, created_at, error, files, path, formats, entries, unread, refused, partial = row
+    outcome = "refused" if refused else "partial" if partial else "complete"
+    return ImportRow(
+        pk, outcome if state == "done" else state, store.decode_text(path or ""), files, formats, source, int(entries), int(unread), actor,
+        created_at, error,
+    )  # fmt: skip
+
+
+def progress(imported: Import) -> tuple[int, int]:
+    """Bytes read and bytes to read, as the files came. The first may pass the second when an adapter reads a file twice."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(sum(u.size), 0) FROM journals_import_file f JOIN journals_upload u ON u.id = f.upload_id WHERE f.import_id = %s",
+            [imported.pk],
+        )
+        (total,) = cursor.fetchone()
+    return min(imported.bytes_done, int(total)), int(total)
+
+
+def runs_page(imported: Import, *, after: int) -> tuple[list[tuple[int, RunReport]], int | None]:
+    """Runs that the import touched, each with the number of its file, and where the next page begins."""
+    rows = list(
+        ImportRun.objects.filter(file__imported=imported, pk__gt=after)
+        .select_related("file")
+        .order_by("pk")[: RUNS + 1]
+    )
+    told = runs_of(rows[:RUNS])
+    return [(row.file.n, run) for row, run in zip(rows, told, strict=False)], rows[RUNS - 1].pk if len(
+        rows
+    ) > RUNS else None

@@ -1,0 +1,51 @@
+"""The documented schemas hold for real reports and lines, and the documents name what the code has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drainboard import wire
+from jsonschema import Draft202012Validator
+
+from tests.ingest.conftest import LINES, TORN, Importing
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def schema(name: str) -> Draft202012Validator:
+    body: dict[str, Any] = json.loads((DOCS / name).read_text())
+    Draft202012Validator.check_schema(body)
+    return Draft202012Validator(body)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", sorted([*TORN.iterdir(), *LINES.glob("*.jsonl")]), ids=lambda p: p.name)
+def test_a_report_is_what_the_schema_says(path: Path, importing: Importing) -> None:
+    made = importing({path.name: path.read_bytes()})
+    errors = [e.message for e in schema("import-report.schema.json").iter_errors(json.loads(json.dumps(made)))]
+    assert not errors
+
+
+@pytest.mark.parametrize("name", ["approval_mismatch", "versions_changed", "awkward_ids"])
+def test_lines_are_what_the_schema_says(name: str) -> None:
+    for line in (LINES / f"{name}.jsonl").read_text().split("\n"):
+        if line:
+            assert not [e.message for e in schema("journal-line.schema.json").iter_errors(json.loads(line))]
+
+
+def test_the_line_schema_and_the_document_name_every_field() -> None:
+    fields = {"in" if f == "in_" else f for f in wire.Entry.__dataclass_fields__} - {"extra", "oddities"}
+    body = json.loads((DOCS / "journal-line.schema.json").read_text())
+    assert set(body["properties"]) == fields | {"recorded_at"}
+    text = (DOCS / "journal-lines.md").read_text()
+    assert not [f for f in fields if f"`{f}`" not in text]
+
+
+def test_the_document_names_every_kind() -> None:
+    text = (DOCS / "journal-lines.md").read_text()
+    first = {kind.split(".")[0] for kind in wire.KINDS}
+    assert not [word for word in first if f"`{word}" not in text]
+    assert not [kind for kind in wire.KINDS if kind.split(".")[-1] not in text]

@@ -1,0 +1,124 @@
+"""The pages of sources and imports, as each of the cast sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from journals.imports_models import Import
+from tests.ingest.conftest import LINES, TORN, Importing
+
+pytestmark = pytest.mark.django_db
+
+GOOD = (TORN / "00-good.jsonl").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def _tasks_at_once() -> Iterator[None]:
+    from config.celery import app
+
+    app.conf.task_always_eager = app.conf.task_eager_propagates = True
+    yield
+    app.conf.task_always_eager = app.conf.task_eager_propagates = False
+
+
+def signed_in(client: Client, people: dict[str, Any], name: str) -> Client:
+    client.force_login(people[name])
+    return client
+
+
+def test_an_empty_page_says_how_to_bring_a_file(client: Client, people: dict[str, Any]) -> None:
+    text = signed_in(client, people, "alice").get(reverse("journals:imports")).content.decode()
+    assert "Nothing has been imported" in text
+    assert "temporal workflow show" in text
+    assert "import_journal" in text
+    assert reverse("journals:import_new") in text
+
+
+def test_an_operator_imports_and_sees_the_report(client: Client, people: dict[str, Any]) -> None:
+    alice = signed_in(client, people, "alice")
+    assert alice.get(reverse("journals:import_new")).status_code == 200
+    torn = (TORN / "06-torn-middle.jsonl").read_bytes()
+    answer = alice.post(
+        reverse("journals:import_new"), {"file": [SimpleUploadedFile("torn.jsonl", torn)], "source": "here"}
+    )
+    made = Import.objects.get()
+    assert answer["Location"] == reverse("journals:import", args=[made.pk])
+    assert made.actor == "person:alice"
+    text = alice.get(answer["Location"]).content.decode()
+    assert "torn.jsonl" in text
+    assert "line 3 not read" in text
+    assert "entry 3 has not been received" in text
+    assert "hx-trigger" not in text.split('id="import"')[1].split(">")[0], "a finished import is not asked again"
+    assert b"".join(alice.get(reverse("journals:import_file", args=[made.pk, 1]))) == torn  # type: ignore[arg-type]
+    assert "torn.jsonl" in alice.get(reverse("journals:imports")).content.decode()
+
+
+def test_a_running_import_refreshes_itself(client: Client, people: dict[str, Any], importing: Importing) -> None:
+    pk = importing({"f": GOOD})["id"]
+    Import.objects.filter(pk=pk).update(state="running")
+    address = reverse("journals:import", args=[pk])
+    text = signed_in(client, people, "vera").get(address).content.decode()
+    assert f'hx-get="{address}"' in text
+    assert "<progress" in text
+    part = client.get(address, headers={"HX-Request": "true", "HX-Target": "import"}).content.decode()
+    assert part.lstrip().startswith('<div id="import"')
+    assert "<html" not in part
+
+
+def test_hostile_names_are_text_on_the_page(client: Client, people: dict[str, Any], importing: Importing) -> None:
+    made = importing({"<script>x</script>\x1b\u202e.jsonl": (LINES / "awkward_ids.jsonl").read_bytes()})
+    text = signed_in(client, people, "alice").get(reverse("journals:import", args=[made["id"]])).content.decode()
+    assert "<script>x" not in text
+    assert "<b>x</b>" not in text
+    assert "\u202e" not in text
+    assert "(no name)" in text
+
+
+@pytest.mark.parametrize(("name", "may"), [("alice", True), ("dora", True), ("bob", False), ("vera", False)])
+def test_only_operators_import(name: str, may: bool, client: Client, people: dict[str, Any]) -> None:
+    person = signed_in(client, people, name)
+    assert person.get(reverse("journals:import_new")).status_code == (200 if may else 403)
+    posted = person.post(reverse("journals:import_new"), {"file": [SimpleUploadedFile("f", GOOD)]})
+    assert posted.status_code == (302 if may else 403)
+    assert Import.objects.exists() == may
+    assert (reverse("journals:import_new") in person.get(reverse("journals:imports")).content.decode()) == may
+
+
+def test_nobody_sees_anything_without_signing_in(client: Client, importing: Importing) -> None:
+    pk = importing({"f": GOOD})["id"]
+    for name, args in (("imports", []), ("import_new", []), ("import", [pk]), ("import_file", [pk, 1])):
+        answer = client.get(reverse(f"journals:{name}", args=args))
+        assert (answer.status_code, "/login/" in answer["Location"]) == (302, True)
+
+
+def test_says_what_is_wrong_with_a_form(client: Client, people: dict[str, Any]) -> None:
+    alice = signed_in(client, people, "alice")
+    answer = alice.post(
+        reverse("journals:import_new"), {"source": "native:prod", "file": [SimpleUploadedFile("f", GOOD)]}
+    )
+    assert (answer.status_code, "native:" in answer.content.decode()) == (400, True)
+    answer = alice.post(reverse("journals:import_new"), {})
+    assert (answer.status_code, "Choose at least one file" in answer.content.decode()) == (400, True)
+
+
+def test_an_unknown_import_is_not_found(client: Client, people: dict[str, Any]) -> None:
+    assert signed_in(client, people, "alice").get(reverse("journals:import", args=[12_345])).status_code == 404
+
+
+def test_the_list_costs_as_many_queries_for_many_imports(
+    client: Client, people: dict[str, Any], importing: Importing, django_assert_max_num_queries: Any
+) -> None:
+    for n in range(60):
+        Import.objects.create(actor=f"t{n}")
+    alice = signed_in(client, people, "alice")
+    with django_assert_max_num_queries(16):
+        text = alice.get(reverse("journals:imports")).content.decode()
+    older = text.split("?before=")[1].split('"')[0]
+    assert "t59" in text
+    assert "t9<" in alice.get(f"{reverse('journals:imports')}?before={older}").content.decode()
