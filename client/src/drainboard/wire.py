@@ -7,48 +7,58 @@ Standard library only. `parse` turns one line into an `Entry` without losing any
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring
 from typing import Any, Final
+
+from drainboard.canonical import canonical, digest, digest_bytes
+from drainboard.jsontext import (
+    MAX_DEPTH,
+    MAX_FIELDS,
+    MAX_KEYS,
+    MISSING,
+    Ambiguous,
+    MalformedLine,
+    Number,
+    decode,
+    depth_of,
+    encode,
+    items_of,
+    number_text,
+    shallow,
+    spans_of,
+)
 
 __all__ = [
     "APPROVAL_DECISIONS",
-    "EFFECTS",
-    "KINDS",
-    "MISSING",
-    "WORKER_KINDS",
     "Ambiguous",
+    "EFFECTS",
     "Entry",
+    "KINDS",
+    "MAX_DEPTH",
+    "MAX_FIELDS",
+    "MAX_KEYS",
+    "MISSING",
     "MalformedLine",
     "Number",
+    "WORKER_KINDS",
     "canonical",
+    "decode",
+    "depth_of",
     "digest",
     "digest_bytes",
     "dump",
     "effect_of",
+    "encode",
     "fields_of",
+    "from_fields",
+    "items_of",
     "number_text",
     "parse",
     "request_fingerprint",
+    "spans_of",
 ]
-
-
-class _Missing:
-    """Stands for a field that the line does not have (`null` is a value, absence is not)."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-MISSING: Final = _Missing()
 
 KINDS: Final = frozenset(
     [
@@ -82,40 +92,9 @@ WORKER_KINDS: Final = frozenset(
 )
 """What a worker's token may append; anything else is `KindNotAllowed`."""
 
+
 EFFECTS: Final = ("read", "write")
 APPROVAL_DECISIONS: Final = ("approve", "reject", "send_back")
-MAX_DEPTH: Final = 128  # levels that a reader unfolds; deeper lines are kept as text
-MAX_FIELDS: Final = 10_000  # of the line's own object, when it is wider than MAX_KEYS
-MAX_KEYS: Final = 200_000  # keys of all objects of one line together; wider lines are kept as text
-
-
-class MalformedLine(ValueError):
-    """The bytes are not one JSON object with a `run` and a `kind`; the message names what is wrong and where."""
-
-
-class Ambiguous(ValueError):
-    """The value has more than one reading (duplicate key, NaN, unsafe integer, lone surrogate), so it has no digest."""
-
-
-class Number(float):
-    """A JSON number whose text is not what Python would print: the value is approximate, `.text` is exact."""
-
-    __slots__ = ("text",)
-    text: str
-
-    def __new__(cls, text: str) -> Number:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def number_text(text: str) -> float:
-    """Reads one JSON number with a fraction or exponent; returns a `Number` where a float would change its text."""
-    value = float(text)
-    return value if repr(value) == text and math.isfinite(value) else Number(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,185 +187,6 @@ def effect_of(kind: str, effect: str | None) -> str:
     return "write" if kind.startswith("tool.") else "read"
 
 
-class _Reader:
-    """Collects what is odd while `json` decodes one line."""
-
-    def __init__(self) -> None:
-        self.odd: dict[str, None] = {}
-
-    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    self.odd[f"duplicate_key:{key}"] = None
-                seen.add(key)
-        return made
-
-    def constant(self, text: str) -> Number:
-        self.odd["non_standard_json"] = None
-        return Number(text)
-
-
-def depth_of(raw: bytes, *, stop_at: int = 1 << 30) -> int:
-    """The deepest nesting of arrays and objects in JSON text, counted without recursion; stops early at `stop_at`."""
-    depth = deepest = 0
-    for token in _BRACKETS.finditer(raw):
-        c = token.group()
-        if c in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest >= stop_at:
-                return deepest
-        elif c in b"]}":
-            depth -= 1
-    return deepest
-
-
-_TEXT_BYTES = rb'"[^"\\]*(?:\\.[^"\\]*)*"'  # unrolled: a loop over single characters costs memory for each of them
-_BRACKETS = re.compile(_TEXT_BYTES + rb"|[\[\]{}]", re.DOTALL)
-_KEY = re.compile(rb'"[ \t\r\n]*:')
-_INT_LIMIT = 4_000  # digits; beyond it int() is slow and refused by Python
-
-
-def _integer(text: str) -> int | Number:
-    return int(text) if len(text) <= _INT_LIMIT else Number(text)
-
-
-def decode(raw: bytes) -> tuple[Any, tuple[str, ...]]:
-    """The JSON value of `raw` and its oddities.
-
-    Bytes that are not UTF-8 become lone surrogates (U+DC80 to U+DCFF, one each) and the oddity `not_utf8`; control characters
-    that stand bare in a string are kept (`non_standard_json`), except NUL. Text deeper than `MAX_DEPTH` or with more than
-    `MAX_KEYS` keys is not unfolded: `(MISSING, ("too_deep",))`. Raises `MalformedLine` for what is not JSON.
-    """
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and depth_of(raw, stop_at=MAX_DEPTH + 1) > MAX_DEPTH:
-        return MISSING, ("too_deep",)
-    if raw.count(b":") > MAX_KEYS and sum(1 for _ in _KEY.finditer(raw)) > MAX_KEYS:
-        return MISSING, ("too_deep",)
-    reader = _Reader()
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        text = raw.decode("utf-8", "surrogateescape")
-        reader.odd["not_utf8"] = None
-    try:
-        value = _loads(text, reader, strict=True)
-    except json.JSONDecodeError as e:
-        if not e.msg.startswith("Invalid control character") or b"\0" in raw:
-            raise MalformedLine(f"not JSON at character {e.pos}: {e.msg}") from None
-        reader.odd["non_standard_json"] = None
-        value = _loads_loosely(text, reader)
-    return value, tuple(reader.odd)
-
-
-def _loads(text: str, reader: _Reader, *, strict: bool) -> Any:
-    return json.loads(
-        text,
-        strict=strict,
-        object_pairs_hook=reader.pairs,
-        parse_constant=reader.constant,
-        parse_float=number_text,
-        parse_int=_integer,
-    )
-
-
-def _loads_loosely(text: str, reader: _Reader) -> Any:
-    try:
-        return _loads(text, reader, strict=False)
-    except json.JSONDecodeError as e:
-        raise MalformedLine(f"not JSON at character {e.pos}: {e.msg}") from None
-
-
-def _shallow(raw: bytes) -> dict[str, Any]:
-    """The top-level fields of an object that is too deep or wide to unfold; such values become their text."""
-    spans = spans_of(raw)
-    if spans is None:
-        raise MalformedLine("too deep or wide, and not an object with each key once")
-    if len(spans) > MAX_FIELDS:
-        raise MalformedLine(f"{len(spans)} fields in one line, the limit is {MAX_FIELDS}")
-    made: dict[str, Any] = {}
-    for key, (start, end) in spans.items():
-        value, odd = decode(raw[start:end])
-        made[key] = raw[start:end].decode("utf-8", "surrogateescape") if odd == ("too_deep",) else value
-    return made
-
-
-_STRING = re.compile(_TEXT_BYTES, re.DOTALL)
-_SPACE = re.compile(rb"[ \t\r\n]*")
-_SCALAR = re.compile(rb"[^,\]}\s]+")
-
-
-def _value_end(raw: bytes, at: int) -> int:
-    """Where the JSON value that begins at `at` ends; -1 when the text runs out."""
-    first = raw[at : at + 1]
-    if first == b'"':
-        m = _STRING.match(raw, at)
-        return m.end() if m else -1
-    if first not in (b"[", b"{"):
-        m = _SCALAR.match(raw, at)
-        return m.end() if m else -1
-    depth = 0
-    for token in _BRACKETS.finditer(raw, at):
-        c = token.group()
-        depth += (c in b"[{") - (c in b"]}") if len(c) == 1 else 0
-        if depth == 0:
-            return token.end()
-    return -1
-
-
-def items_of(raw: bytes) -> list[tuple[int, int]] | None:
-    """Byte spans of the elements of a JSON array's text, in order; None when it is not an array."""
-    at = _SPACE.match(raw).end()  # type: ignore[union-attr]
-    if raw[at : at + 1] != b"[":
-        return None
-    spans: list[tuple[int, int]] = []
-    at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-    while raw[at : at + 1] != b"]":
-        end = _value_end(raw, at)
-        if end < 0:
-            return None
-        spans.append((at, end))
-        at = _SPACE.match(raw, end).end()  # type: ignore[union-attr]
-        if raw[at : at + 1] == b",":
-            at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-        elif raw[at : at + 1] != b"]":
-            return None
-    return spans
-
-
-def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
-    """Byte spans of the top-level values of a JSON object's text, by key; None when it is not an object or a key repeats."""
-    at = _SPACE.match(raw).end()  # type: ignore[union-attr]
-    if raw[at : at + 1] != b"{":
-        return None
-    spans: dict[str, tuple[int, int]] = {}
-    at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-    while raw[at : at + 1] != b"}":
-        name = _STRING.match(raw, at)
-        if name is None:
-            return None
-        try:
-            key = json.loads(name.group().decode("utf-8", "surrogateescape"), strict=False)
-        except json.JSONDecodeError:
-            return None
-        at = _SPACE.match(raw, name.end()).end()  # type: ignore[union-attr]
-        if key in spans or raw[at : at + 1] != b":":
-            return None
-        at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-        end = _value_end(raw, at)
-        if end < 0:
-            return None
-        spans[key] = (at, end)
-        at = _SPACE.match(raw, end).end()  # type: ignore[union-attr]
-        if raw[at : at + 1] == b",":
-            at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-        elif raw[at : at + 1] != b"}":
-            return None
-    return spans
-
-
 def parse(raw: bytes) -> Entry:
     """The entry that one line holds.
 
@@ -395,7 +195,7 @@ def parse(raw: bytes) -> Entry:
     """
     value, odd = decode(raw)
     if odd == ("too_deep",):
-        value = _shallow(raw)
+        value = shallow(raw)
     if not isinstance(value, dict):
         raise MalformedLine(f"the line holds {type(value).__name__}, not a JSON object")
     return from_fields(value, oddities=odd)
@@ -451,170 +251,6 @@ def dump(entry: Entry | Mapping[str, Any]) -> bytes:
     """One line without its newline: UTF-8, compact. NaN and infinities raise `Ambiguous`; lone surrogates are escaped."""
     fields = fields_of(entry) if isinstance(entry, Entry) else entry
     return encode(fields)
-
-
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_ASCII_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-
-
-def encode(value: Any) -> bytes:
-    """Compact UTF-8 JSON of `value`, exact for `Number`; raises `Ambiguous` for NaN and infinities."""
-    encoder = _ENCODER
-    try:
-        text = _exact(value, encoder) if _holds_number(value) else encoder.encode(value)
-        try:
-            return text.encode("utf-8")
-        except UnicodeEncodeError:
-            encoder = _ASCII_ENCODER
-            return (_exact(value, encoder) if _holds_number(value) else encoder.encode(value)).encode("ascii")
-    except ValueError as e:
-        raise Ambiguous(f"{e}; journal lines hold standard JSON only") from None
-
-
-def _holds_number(value: Any) -> bool:
-    """The C encoder prints a float subclass as a float, which would lose a `Number`'s text."""
-    if isinstance(value, Mapping):
-        return any(map(_holds_number, value.values()))
-    if isinstance(value, (list, tuple)):
-        return any(map(_holds_number, value))
-    return isinstance(value, Number)
-
-
-def _exact(value: Any, encoder: json.JSONEncoder) -> str:
-    if isinstance(value, Number):
-        if not math.isfinite(value) and not re.fullmatch(r"-?[0-9][0-9.eE+-]*", value.text):
-            raise ValueError(f"{value.text} is not JSON")
-        return value.text
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{encoder.encode(str(k))}:{_exact(v, encoder)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_exact(v, encoder) for v in value) + "]"
-    return encoder.encode(value)
-
-
-_SAFE_INT = 2**53 - 1
-
-
-def canonical(value: Any) -> bytes:
-    """RFC 8785 bytes of a JSON value.
-
-    Raises `Ambiguous` for NaN, infinities, integers beyond ±(2^53-1), numbers whose text a double does not keep,
-    lone surrogates and keys that are not strings. `decode` reports duplicate keys, which a dict cannot show.
-    """
-    out: list[str] = []
-    _canonical(value, out, 0)
-    try:
-        return "".join(out).encode("utf-8")
-    except UnicodeEncodeError:
-        raise Ambiguous("a string holds a lone surrogate, which has no UTF-8 form") from None
-
-
-def _canonical(value: Any, out: list[str], depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise Ambiguous(f"nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, str):
-        out.append(_canonical_string(value))
-    elif value is None or isinstance(value, bool):
-        out.append({None: "null", True: "true", False: "false"}[value])
-    elif isinstance(value, (int, float)):
-        out.append(_canonical_number(value))
-    elif isinstance(value, (list, tuple)):
-        out.append("[")
-        for i, item in enumerate(value):
-            if i:
-                out.append(",")
-            _canonical(item, out, depth + 1)
-        out.append("]")
-    elif isinstance(value, Mapping):
-        _canonical_object(value, out, depth)
-    else:
-        raise Ambiguous(f"{type(value).__name__} is not a JSON value")
-
-
-def _canonical_object(value: Mapping[Any, Any], out: list[str], depth: int) -> None:
-    if not all(isinstance(k, str) for k in value):
-        raise Ambiguous("an object key is not a string")
-    out.append("{")
-    for i, key in enumerate(sorted(value, key=lambda k: k.encode("utf-16-be", "surrogatepass"))):
-        if i:
-            out.append(",")
-        out.append(_canonical_string(key))
-        out.append(":")
-        _canonical(value[key], out, depth + 1)
-    out.append("}")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _canonical_string(value: str) -> str:
-    if not value.isascii() and _SURROGATE.search(value):
-        raise Ambiguous("a string holds a lone surrogate, which has no UTF-8 form")
-    return encode_basestring(value)
-
-
-def _canonical_number(value: int | float) -> str:
-    if isinstance(value, Number):
-        raise_for = _inexact(value.text)
-        if raise_for:
-            raise Ambiguous(raise_for)
-        value = float(value)
-    if isinstance(value, int):
-        if abs(value) > _SAFE_INT:
-            raise Ambiguous(f"integer {value} does not survive JSON (beyond 2^53-1); send it as a string")
-        return str(value)
-    if not math.isfinite(value):
-        raise Ambiguous(f"{value} is not JSON")
-    return _ecma_number(value)
-
-
-def _inexact(text: str) -> str | None:
-    """Why this number text has no single double, or None when it has (`0.10`, `1E2` do)."""
-    if text.lstrip("-") in ("NaN", "Infinity"):
-        return f"{text} is not JSON"
-    from decimal import Decimal
-
-    value = float(text)
-    if not math.isfinite(value):
-        return f"number {text} is beyond a double"
-    digits = len(Decimal(text).normalize().as_tuple().digits)
-    if digits > 17 and Decimal(text) != Decimal(value):
-        return f"number {text} does not survive JSON; send it as a string"
-    return None
-
-
-def _ecma_number(value: float) -> str:
-    """ECMAScript Number::toString, as RFC 8785 section 3.2.2.3 asks."""
-    if value == 0:
-        return "0"
-    sign, value = ("-", -value) if value < 0 else ("", value)
-    mantissa, exponent = f"{value!r}e0".split("e")[:2] if "e" not in repr(value) else repr(value).split("e")
-    digits = mantissa.replace(".", "").lstrip("0")
-    point = len(mantissa.split(".")[0]) + int(exponent)
-    if mantissa.startswith("0."):
-        point -= len(mantissa[2:]) - len(mantissa[2:].lstrip("0")) + 1
-    digits = digits.rstrip("0") or "0"
-    n, k = point, len(digits)
-    if k <= n <= 21:
-        text = digits + "0" * (n - k)
-    elif 0 < n <= 21:
-        text = f"{digits[:n]}.{digits[n:]}"
-    elif -6 < n <= 0:
-        text = f"0.{'0' * -n}{digits}"
-    else:
-        e = n - 1
-        text = f"{digits[0]}{'.' + digits[1:] if k > 1 else ''}e{'+' if e > 0 else '-'}{abs(e)}"
-    return sign + text
-
-
-def digest_bytes(data: bytes) -> str:
-    """`sha256:<64 hex>` of these bytes."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
-def digest(value: Any) -> str:
-    """`sha256:<64 hex>` over the canonical form; raises `Ambiguous`."""
-    return digest_bytes(canonical(value))
 
 
 def request_fingerprint(*, kind: str, name: str | None, in_: Any, key: str | None) -> str:
