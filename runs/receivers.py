@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.db.models import F
 from django.dispatch import receiver
 
+from journals import ingest
 from journals.signals import entries_appended
 from runs import projection
 from runs.models import Run
@@ -21,3 +22,12 @@ def fold_appended(head_ids: Sequence[int], **_: Any) -> None:
     long = Run.objects.filter(pk__in=head_ids, folded_pos__gt=SMALL, head__pos__lt=F("folded_pos") * 2)
     later = set(long.values_list("pk", flat=True))
     projection.catch_up([i for i in head_ids if i not in later])
+
+
+def status_of(head_ids: Sequence[int]) -> Mapping[int, tuple[str, bool]]:
+    """(status, complete) of these runs, up to date with their journals: what a report of an import says of them."""
+    projection.catch_up(head_ids)
+    return {pk: (status, complete) for pk, status, complete in Run.objects.filter(pk__in=head_ids).values_list("pk", "status", "complete")}
+
+
+ingest.status_of = status_of

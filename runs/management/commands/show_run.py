@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from drainboard import wire
 
 from journals import errors, store
+from journals.adapters import ADAPTERS
 from journals.store import HeadRow
 from runs.safe import shown
 from runs.show import as_text, show
@@ -48,4 +49,18 @@ def find_run(run: str, source: str | None) -> HeadRow:
         if source is None:
             with suppress(errors.UnknownRun):
                 return store.find(key=run)
-        raise CommandError(f"{e.code}: {shown(e.message)}") from None
+        return _only_execution(run, source, e)
+
+
+def _only_execution(name: str, source: str | None, unknown: errors.UnknownRun) -> HeadRow:
+    """The one execution of a name, where a runtime's run ids hold both; several are a `CommandError` that lists them."""
+    chained = {runtime: a.INFO.chain_separator for runtime, a in ADAPTERS.items() if a.INFO.chain_separator}
+    found = store.find_executions(name, chained=chained, source=source)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(shown(h.run) for h in found)
+        raise CommandError(
+            f"AmbiguousRun: {shown(name)!r} has {len(found)} executions: {ids}. Name one of them."
+        ) from None
+    raise CommandError(f"{unknown.code}: {shown(unknown.message)}") from None
