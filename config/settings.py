@@ -29,7 +29,6 @@ ALLOWED_HOSTS = list(ENV.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1
 CSRF_TRUSTED_ORIGINS = list(ENV.words("CSRF_TRUSTED_ORIGINS"))
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -54,6 +53,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "config.headers.sealed",
+    "config.refusals.told",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

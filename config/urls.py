@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
@@ -20,7 +19,6 @@ urlpatterns = [
     path("api/v1/openapi.json", openapi, name="openapi"),
     path("login/", LoginView.as_view(redirect_authenticated_user=False), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
-    path("admin/", admin.site.urls),
     *(
         path("", include(f"{app}.urls"))
         for app in ("journals", "runs.approvals", "runs", "versioning")

@@ -29,6 +29,24 @@ class MalformedRequest(Refused):
     code, status = "MalformedRequest", 400
 
 
+class UnknownCall(Refused):
+    """There is no such address below /api/v1/."""
+
+    code, status = "UnknownCall", 404
+
+
+class MethodNotAllowed(Refused):
+    """The address is right and its method is not; `Allow` names those that it takes."""
+
+    code, status = "MethodNotAllowed", 405
+
+
+class ServerFailed(Refused):
+    """The server failed while it answered. What it was asked to write may stand or not: send the same request again."""
+
+    code, status, retry = "ServerFailed", 500, True
+
+
 class MalformedEntry(Refused):
     """A line is not a journal entry."""
 
