@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -103,6 +103,20 @@ def find(*, key: str | None = None, run: str | None = None, source: str | None =
             f"run {run!r} is in {len(found)} sources ({names}); name one", sources=sorted(h.source for h in found)
         )
     return _one(found, f"no run has the id {run!r}" + (f" in source {source!r}" if source else ""))
+
+
+def find_executions(name: str, *, chained: Mapping[str, str], source: str | None = None) -> list[HeadRow]:
+    """Runs that are executions of this name, in runtimes whose run ids are `<name><separator><execution>`; at most 50, oldest first.
+
+    `chained` gives the separator by runtime.
+    """
+    found: list[HeadRow] = []
+    for runtime, separator in chained.items():
+        where, params = "WHERE s.runtime = %s AND starts_with(h.run, %s)", [runtime, encode_text(name + separator)]
+        if source is not None:
+            where, params = where + " AND s.name = %s", [*params, source]
+        found += _heads(where + " ORDER BY h.id LIMIT 50", params)
+    return found
 
 
 def _one(found: list[HeadRow], message: str) -> HeadRow:

@@ -44,7 +44,7 @@ def signal(head_id: int, *, name: str, value: bytes, id: str | None, token: Bear
     decoded, odd = wire.decode(value)
     if odd:
         raise errors.MalformedRequest(f"the signal's value is not plain JSON: {', '.join(odd)}", oddities=list(odd))
-    wake: dict[str, Any] = {"wake_at": found.now} if found.parked_on in (f"signal:{name}",) else {}
+    wake: dict[str, Any] = {"wake_at": found.now} if store.waits_for(found, f"signal:{name}") else {}
     entry = {"kind": "signal.received", "id": entry_id, "name": name, "out": decoded, "by": token.name}
     return store.record(head_id, entry, actor=token.actor, changes=wake, token_id=token.id)
 

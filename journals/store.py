@@ -24,15 +24,15 @@ from journals.appending import Appended, append
 from journals.bodies import keep_payloads
 from journals.cursors import plain_cursor
 from journals.foreign import Foreign, IngestResult, ingest
-from journals.heads import HeadRow, change, find, head, lock, renew
+from journals.heads import HeadRow, change, find, find_executions, head, lock, renew
 from journals.reading import StoredEntry, Verified, entries_at, export, read, skeleton, verify
 from journals.sources import native_source, new_key, source_id
 from journals.text import decode_text, encode_text
 
 __all__ = [
     "Appended", "Foreign", "HeadRow", "IngestResult", "StoredEntry", "Verified", "append", "change", "create", "decode_text", "encode_text",
-    "entries_at", "export", "find", "head", "ingest", "lock", "native_source", "new_key", "position_of", "read", "record", "renew",
-    "skeleton", "source_id", "verify",
+    "entries_at", "export", "find", "find_executions", "head", "ingest", "lock", "native_source", "new_key", "position_of", "read", "record", "renew",
+    "skeleton", "source_id", "verify", "waits_for",
 ]  # fmt: skip
 
 
@@ -122,6 +122,20 @@ def position_of(head_id: int, entry_id: str, *, digest: bytes | None = None) -> 
             [head_id, encode_text(entry_id), digest],
         )
         return cursor.fetchone()[0]  # type: ignore[index, no-any-return]
+
+
+def waits_for(found: HeadRow, reason: str) -> bool:
+    """Whether the run is parked on this reason (`signal:go`), alone or among several (`also` of its `run.parked`)."""
+    if found.parked_on in ("", reason):
+        return found.parked_on == reason
+    with plain_cursor() as cursor:
+        cursor.execute(
+            "SELECT pos FROM journals_entry WHERE head_id = %s AND kind = 'run.parked' ORDER BY pos DESC LIMIT 1",
+            [found.id],
+        )
+        row = cursor.fetchone()
+    also = entries_at(found.id, [row[0]])[0].entry.extra.get("also") if row else None
+    return isinstance(also, list) and reason in also
 
 
 _INSERT = """INSERT INTO journals_entry (head_id, pos, recorded_at, epoch, actor, token_id, origin, entry_id, seq, kind, branch, step, attempt, digest, hash,

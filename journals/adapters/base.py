@@ -41,6 +41,7 @@ class AdapterInfo:
         frozenset()
     )  # of: stop, pin, resume, approve (what the runtime's own controls can do)
     limits: tuple[Mapping[str, Any], ...] = ()  # {what, unit, limit, source, as_of}
+    chain_separator: str = ""  # run ids are `<name><separator><execution>`; people know the name
     how_to_export: str = ""  # the exact command that makes a file we read
 
 

@@ -37,6 +37,7 @@ from journals.adapters.temporal_values import dict_of, text_of
 INFO: Final = AdapterInfo(
     name="temporal",
     title="Temporal",
+    chain_separator="/",
     evidence=Evidence(
         write="on_close",
         read="on_close",

@@ -259,7 +259,7 @@ def _text(at: datetime | None) -> str | None:
 
 
 def _wake(head: store.HeadRow, approval: Approval) -> dict[str, Any]:
-    return {"wake_at": head.now} if head.parked_on == f"approval:{approval.name}" else {}
+    return {"wake_at": head.now} if store.waits_for(head, f"approval:{approval.name}") else {}
 
 
 def _expire(head: store.HeadRow, approval: Approval) -> None:

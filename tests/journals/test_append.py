@@ -215,3 +215,11 @@ def test_release_frees_the_run(worker: Worker) -> None:
     assert worker.head.leased
     worker.call("release", {"epoch": worker.epoch})
     assert not worker.head.leased
+
+
+def test_a_run_that_waits_for_several_things_is_woken_by_each(worker: Worker) -> None:
+    worker.post(worker.line("run.parked", reason="signal:go", also=["signal:stay", "approval:a1"]))
+    worker.call("signals", {"name": "other"})
+    assert worker.head.wake_at is None
+    worker.call("signals", {"name": "stay"})
+    assert worker.head.wake_at is not None
