@@ -24,9 +24,9 @@ DIVERGED = "NonDeterministicReplay"  # hold_reason of a run whose replay differe
 
 @transaction.atomic
 def apply(decision: Decision, head_id: int) -> bool:
-    """Writes a decision into one run's journal; False when it stands there already or the run is over."""
+    """Writes a decision into one run's journal; False when it stands there already, the run is over, or was decided on by itself."""
     head = store.lock(head_id)
-    if Applied.objects.filter(decision=decision, head_id=head_id).exists():
+    if Applied.objects.filter(decision=decision, head_id=head_id).exists() or _overruled(decision, head):
         return False
     if head.ended:
         Applied.objects.create(decision=decision, head_id=head_id, outcome=f"over ({head.ended})")
@@ -34,6 +34,13 @@ def apply(decision: Decision, head_id: int) -> bool:
     pos = _write(decision, head)
     Applied.objects.create(decision=decision, head_id=head_id, pos=pos, outcome="" if head.native else "foreign")
     return True
+
+
+def _overruled(decision: Decision, head: store.HeadRow) -> bool:
+    """Whether a decision about the run itself stands, which goes before its group's, whichever was made first."""
+    if not decision.group:
+        return False
+    return Decision.objects.standing().filter(deploy_id=decision.deploy_id, run_key=head.key).exists()
 
 
 def pin(

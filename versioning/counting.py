@@ -114,13 +114,15 @@ def runs_of(
 ) -> list[tuple[int, str]]:
     """(head id, key) of the runs of these pairs, by head id: at most `limit` of those after a head id.
 
-    `without`: a decision; runs whose journal holds it are left out.
+    `without`: a decision about a group; runs whose journal holds it, and runs that were decided on by themselves, are left out.
     """
     sql = f"""SELECT head_id, key {_FROM} AND head_id > %(after)s AND {OPENED}
         AND (coalesce(versions_set_id, 0), build, native, {where.bucket}) IN
             (SELECT * FROM unnest(%(sets)s::bigint[], %(bases)s::text[], %(natives)s::boolean[], %(buckets)s::integer[]))
         AND NOT EXISTS (SELECT 1 FROM versioning_applied a
             WHERE a.head_id = runs_run.head_id AND a.decision_id = %(without)s)
+        AND key NOT IN (SELECT own.run_key FROM versioning_decision own JOIN versioning_decision d ON d.deploy_id = own.deploy_id
+            WHERE d.id = %(without)s AND own.run_key <> '' AND own.superseded_at IS NULL)
         ORDER BY head_id LIMIT %(limit)s"""  # noqa: S608 - constants only
     params = {
         **where.params(),
