@@ -32,6 +32,11 @@ class WorkerProcess:
         whole, _, _ = self._said.read_text("utf-8").rpartition("\n")
         return {told["run"]: told for told in map(json.loads, filter(None, whole.split("\n")))}
 
+    def last_word(self, run: str) -> tuple[str, str]:
+        """Status and reason of this run's last outcome here; empty before it has one."""
+        told = self.outcomes().get(run, {})
+        return told.get("status", ""), told.get("reason", "")
+
     def log(self) -> str:
         return self._log.read_text("utf-8", "replace")
 
