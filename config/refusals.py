@@ -62,7 +62,7 @@ def _refusal(request: HttpRequest, response: HttpResponseBase) -> errors.Refused
         case HTTPStatus.FORBIDDEN:
             return errors.NotAllowed(f"{where}: refused before the call was looked at")
         case code if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return errors.ServerFailed(
+            return errors.ServerError(
                 f"{where}: the server failed; its log tells why. The same request may be sent again."
             )
         case _:

@@ -41,10 +41,10 @@ class MethodNotAllowed(Refused):
     code, status = "MethodNotAllowed", 405
 
 
-class ServerFailed(Refused):
+class ServerError(Refused):
     """The server failed while it answered. What it was asked to write may stand or not: send the same request again."""
 
-    code, status, retry = "ServerFailed", 500, True
+    code, status, retry = "ServerError", 500, True
 
 
 class MalformedEntry(Refused):

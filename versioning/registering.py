@@ -73,7 +73,7 @@ def read_file(raw: bytes) -> buildfile.Described:
     try:
         return buildfile.read(raw)
     except buildfile.BadBuildFile as e:
-        raise BadBuild(str(e)) from None
+        raise BadBuild(f"the build file is not one: {e}; docs/build-file.schema.json describes it") from None
 
 
 def opened_with(*, agent: str, label: str, versions: Mapping[str, Any] | None, worker: str) -> Build:

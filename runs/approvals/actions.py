@@ -62,7 +62,7 @@ def _parsed(line: bytes, kind: str) -> wire.Entry:
     if entry.kind != kind:
         raise journal_errors.KindNotAllowed(f"this call takes {kind} entries, not {entry.kind}", kind=entry.kind)
     if entry.step is None:
-        raise journal_errors.MalformedEntry(f"{kind} needs `step`")
+        raise journal_errors.MalformedEntry(f"{kind} needs `step`, the number of the step that asks")
     return entry
 
 
