@@ -11,6 +11,7 @@ from drainboard import wire
 from journals.text import encode_text
 from runs.facts import failure_text
 from runs.safe import packed, shown
+from runs.steps import Step
 from runs.summary import StepRow, Summary
 
 __all__ = ["STEP_COLUMNS", "run_columns", "step_rows"]
@@ -25,7 +26,6 @@ ERROR: Final = 400
 
 def run_columns(made: Summary, *, head: Any, closed: Mapping[str, Any], fallback_at: datetime) -> dict[str, Any]:
     """Columns of the run's row, but for its version set. `head` is the `journals.store.HeadRow`."""
-    current = made.current
     worst = made.worst_gap
     return {
         "key": head.key,
@@ -52,10 +52,7 @@ def run_columns(made: Summary, *, head: Any, closed: Mapping[str, Any], fallback
         "entries": made.entries,
         "bytes": made.bytes,
         "steps": len(made.steps),
-        "current_branch": encode_text(current.branch) if current else "",
-        "current_step": _small(current.number) if current else None,
-        "current_kind": current.kind if current else "",
-        "current_name": shown(current.name or "", 200) if current else "",
+        **_current(made.current),
         "gap": str(worst.verdict) if worst else "",
         "gap_confidence": str(worst.confidence) if worst else "",
         "findings": sorted({f.code for f in made.findings}),
@@ -64,6 +61,15 @@ def run_columns(made: Summary, *, head: Any, closed: Mapping[str, Any], fallback
         "folded_pos": head.pos,
         "recheck_at": made.recheck_at,
         "summary": packed({**summary_of(made), "closed": closed}),
+    }
+
+
+def _current(step: Step | None) -> dict[str, Any]:
+    return {
+        "current_branch": encode_text(step.branch) if step else "",
+        "current_step": _small(step.number) if step else None,
+        "current_kind": step.kind if step else "",
+        "current_name": shown(step.name or "", 200) if step else "",
     }
 
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from journals.adapters.base import Evidence
-from runs import acted, consent, damage, decisions, doubles, drift, health, versions
+from runs import acted, consent, damage, decisions, doubles, drift, health, standing, versions
 from runs.consent import happened_at
-from runs.facts import HeadFacts, Seen, SourceFacts, moment, source_facts
+from runs.facts import HeadFacts, Seen, SourceFacts, source_facts
 from runs.findings import Finding, found, ordered
 from runs.gaps import Gap, gaps, worst
 from runs.states import ENDED, Confidence, RunStatus, Severity, StepStatus, Verdict
-from runs.steps import ROLES, Journal, Step, group
+from runs.steps import Journal, Step, group
 from runs.verdicts import Ground, Judged, verdicts
 
 __all__ = ["StepRow", "Summary", "fold"]
-
-TERMINAL: Final = {f"run.{s}": s for s in ("completed", "failed", "stopped", "cancelled", "continued")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,35 +70,28 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     # A runtime that records a step at its end numbers steps, not entries: its holes are steps under way.
     journal = group(entries, native=native, dense=evidence.write != "never", length=head.pos)
     facts = None if native else source_facts(journal.entries)
-    status = _native_status(head) if native else _imported_status(journal, facts)
+    status = standing.native_status(head) if native else standing.imported_status(journal, facts)
     ground = _ground(journal, facts, status, evidence=evidence, native=native, head=head, now=now)
     judged = verdicts(journal, ground)
     open_gaps = gaps(journal, judged, ground)
-    parking = _parking(journal, judged, facts, head, native=native, in_flight=ground.in_flight)
+    parking = standing.parking(journal, judged, facts, head, native=native, in_flight=ground.in_flight)
     recorded = versions.record(journal.entries)
     approvals = consent.collect(journal, now=now)
-    times = _times(journal, native=native, status=status)
+    times = standing.times(journal, native=native, status=status)
     size = sum(s.size for s in journal.entries)
-    observed = [
-        *acted.findings(journal, approvals),
-        *consent.findings(journal, approvals, in_flight=ground.in_flight, now=now),
-        *doubles.findings(journal, judged, ground),
-        *drift.findings(journal, recorded, head=head, in_flight=ground.in_flight, wake_at=parking.wake_at, now=now),
-        *damage.findings(journal, ground, native=native),
-        *health.findings(journal, ground, head=head, size_bytes=size, since=times.last, now=now),
-        *_gap_findings(open_gaps, alive=ground.alive),
-    ]
+    wakes = _Wake(parking.wake_at, times.last, size, now)
+    observed = _observe(journal, judged, ground, open_gaps, recorded, approvals, head, wakes)
     return Summary(
         status=status,
         runtime_status=facts.runtime_status if facts else "",
         complete=_complete(journal, facts, head, status, native=native),
         in_flight=ground.in_flight,
-        build=_build(journal, facts, head),
-        pinned_to=_pinned(journal, facts, head, native=native),
+        build=standing.build_of(journal, facts, head),
+        pinned_to=standing.pinned_to(journal, facts, head, native=native),
         parked_on=parking.on,
         parked_since=parking.since,
         wake_at=parking.wake_at,
-        parent=next((s.entry.parent for s in journal.entries if s.entry.parent), "") or _told(facts, "parent"),
+        parent=next((s.entry.parent for s in journal.entries if s.entry.parent), "") or standing.told(facts, "parent"),
         started_at=times.started,
         ended_at=times.ended,
         last_at=times.last,
@@ -119,39 +110,39 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     )
 
 
-# -- status ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """Times and size that findings look at."""
+
+    wake_at: datetime | None
+    last_at: datetime | None
+    size_bytes: int
+    now: datetime
 
 
-def _imported_status(journal: Journal, facts: SourceFacts | None) -> RunStatus:
-    """What the source says, else the end that is recorded. A file that is torn or says nothing leaves it unknown."""
-    told = (facts.status if facts else None) or ""
-    if told in RunStatus._value2member_map_:
-        return RunStatus(told)
-    if told or (facts is not None and facts.partial):
-        return RunStatus.UNKNOWN
-    end = _end(journal)
-    return RunStatus(TERMINAL[end.entry.kind]) if end is not None else RunStatus.UNKNOWN
+def _observe(
+    journal: Journal,
+    judged: Sequence[Judged],
+    ground: Ground,
+    open_gaps: Sequence[Gap],
+    recorded: versions.Recorded,
+    approvals: Sequence[consent.Approval],
+    head: HeadFacts,
+    at: _Wake,
+) -> list[Finding]:
+    """Every finding, in no order. Actions come before approvals: they mark what was used."""
+    return [
+        *acted.findings(journal, approvals),
+        *consent.findings(journal, approvals, in_flight=ground.in_flight, now=at.now),
+        *doubles.findings(journal, judged, ground),
+        *drift.findings(journal, recorded, head=head, in_flight=ground.in_flight, wake_at=at.wake_at, now=at.now),
+        *damage.findings(journal, ground, native=ground.native),
+        *health.findings(journal, ground, head=head, size_bytes=at.size_bytes, since=at.last_at, now=at.now),
+        *_gap_findings(open_gaps, alive=ground.alive),
+    ]
 
 
-def _native_status(head: HeadFacts) -> RunStatus:
-    if head.ended:
-        return RunStatus(head.ended)
-    if head.stop_name:
-        return RunStatus.STOPPING
-    if head.hold_reason:
-        return RunStatus.HELD
-    return RunStatus.PARKED if head.parked_on else RunStatus.RUNNING
-
-
-def _end(journal: Journal) -> Seen | None:
-    """The entry that ends the run, unless work was recorded behind it."""
-    for seen in reversed(journal.entries):
-        kind = seen.entry.kind
-        if kind in TERMINAL:
-            return seen
-        if kind == "run.resumed" or ROLES.get(kind, ("", ""))[1] in ("start", "result", "error"):
-            return None
-    return None
+# -- where it stands -----------------------------------------------------------------------------------------------
 
 
 def _complete(journal: Journal, facts: SourceFacts | None, head: HeadFacts, status: RunStatus, *, native: bool) -> bool:
@@ -192,99 +183,6 @@ def _ground(
 
 
 # -- columns --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Parking:
-    on: str = ""
-    since: datetime | None = None
-    wake_at: datetime | None = None
-
-
-def _parking(
-    journal: Journal,
-    judged: Sequence[Judged],
-    facts: SourceFacts | None,
-    head: HeadFacts,
-    *,
-    native: bool,
-    in_flight: bool,
-) -> _Parking:
-    if not in_flight:
-        return _Parking()
-    if native:
-        parked = next((s for s in reversed(journal.entries) if s.entry.kind == "run.parked"), None)
-        return _Parking(
-            head.parked_on,
-            parked.recorded_at if parked and head.parked_on else None,
-            head.wake_at if head.parked_on == "timer" else None,
-        )
-    if facts is not None and facts.waiting:
-        first = facts.waiting[0]
-        until = next((u for w in facts.waiting if (u := moment(w.until))), None)
-        return _Parking(first.what, moment(first.since), until)
-    for step, j in zip(reversed(journal.steps), reversed(judged), strict=True):
-        if j.verdict == Verdict.WAITING and step.kind != "parallel":
-            started = step.entries[-1]
-            name = started.entry.approval or started.entry.call or started.entry.child or step.name or ""
-            return _Parking(
-                step.kind if step.kind == "timer" else f"{step.kind}:{name}",
-                happened_at(started),
-                moment(started.entry.until),
-            )
-    parked = journal.entries[-1] if journal.entries else None
-    if parked is not None and parked.entry.kind == "run.parked":
-        return _Parking(parked.entry.reason or "", happened_at(parked), moment(parked.entry.until))
-    return _Parking()
-
-
-@dataclass(frozen=True, slots=True)
-class _Times:
-    started: datetime | None
-    ended: datetime | None
-    last: datetime | None
-
-
-def _times(journal: Journal, *, native: bool, status: RunStatus) -> _Times:
-    """Native runs by the database's clock, imported ones by the sender's."""
-    entries = journal.entries
-    if not entries:
-        return _Times(None, None, None)
-    started = next((s for s in entries if s.entry.kind == "run.started"), entries[0])
-    end = next((s for s in reversed(entries) if s.entry.kind in TERMINAL), None) if status in ENDED else None
-    if native:
-        return _Times(started.recorded_at, end.recorded_at if end else None, entries[-1].recorded_at)
-    # Parallel steps end out of order, but not by more than this many entries.
-    ends = [s for s in entries[-200:] if s.origin == "import" and s.entry.kind != "timer.fired"]
-    known = [at for s in ends if (at := moment(s.entry.at))]
-    return _Times(happened_at(started), happened_at(end) if end else None, max(known, default=entries[-1].recorded_at))
-
-
-def _build(journal: Journal, facts: SourceFacts | None, head: HeadFacts) -> str:
-    told = head.open_build or head.build or (facts.build if facts else "")
-    if told:
-        return told
-    return (
-        next(
-            (s.entry.build for s in reversed(journal.entries) if s.entry.build and s.entry.kind.startswith("run.")), ""
-        )
-        or ""
-    )
-
-
-def _pinned(journal: Journal, facts: SourceFacts | None, head: HeadFacts, *, native: bool) -> str:
-    """The build that the run is pinned to. A file's own `deploy.pinned` is a claim and pins nothing here."""
-    if native:
-        return head.pinned_build
-    for seen in reversed(journal.entries):
-        if seen.origin == "server" and seen.entry.kind in ("deploy.pinned", "deploy.unpinned", "deploy.continued"):
-            return (seen.entry.build or "") if seen.entry.kind == "deploy.pinned" else ""
-    return _told(facts, "pinned_to")
-
-
-def _told(facts: SourceFacts | None, name: str) -> str:
-    found_text = facts.out.get(name) if facts else None
-    return found_text if isinstance(found_text, str) else ""
 
 
 def _rows(journal: Journal, judged: Sequence[Judged]) -> list[StepRow]:
