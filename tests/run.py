@@ -16,6 +16,7 @@ from pathlib import Path
 BASE = Path(__file__).resolve().parent.parent
 BIN = BASE / ".venv" / "bin"
 SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+MOST_TOGETHER = 4  # tests that start servers of their own wait for the processor beyond this
 CHECKS = (
     ("ruff", ["ruff", "check", "--quiet"]),
     ("format", ["ruff", "format", "--check", "--quiet"]),
@@ -65,7 +66,12 @@ def tests_pass(arguments: list[str], *, chromium: str) -> bool:
             variables = {**os.environ, "DATABASE_URL": url_of(superuser), "DRAINBOARD_CHROMIUM": chromium}
             for name in ("DATABASE_OWNER_URL", "DRAINBOARD_DATA", "DEBUG"):
                 variables.pop(name, None)  # of a shell that runs Drainboard itself
-            line = [str(BIN / "python"), "-m", "pytest", *arguments]
+            line = [
+                str(BIN / "python"),
+                "-m",
+                "pytest",
+                *(arguments or ["-n", str(min(os.cpu_count() or 1, MOST_TOGETHER))]),
+            ]
             return subprocess.run(line, cwd=BASE, env=variables, check=False).returncode == 0
         finally:
             server.stop()
