@@ -17,9 +17,9 @@ ENTRIES: Final = 100
 RAW: Final = 200
 
 
-def find_run(key: str) -> Run | None:
-    """The run of an address."""
-    return Run.objects.select_related("versions_set").filter(key=key).first()
+def run_of(head_id: int) -> Run:
+    """A folded run."""
+    return Run.objects.select_related("versions_set").get(pk=head_id)
 
 
 def part(run: Run, name: str) -> list[dict[str, Any]]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from journals import store
-from runs import causes, matrix, page, projection, queries, seams, sentences
+from journals.access import has_role
+from journals.errors import UnknownRun
+from runs import causes, matrix, page, projection, queries, sentences
 from runs import overview as overviews
 from runs.findings import CODES
 from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
@@ -22,6 +27,22 @@ from runs.models import Run
 
 CATCH_UP_S = 0.4  # a page waits this long for runs that have news; the rest is said to be behind
 PILL_MEANS = {"gap": "attention", "nobody": "attention", "near_limit": "attention"}
+
+
+def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """A page for every account that is signed in. A part that refreshes itself takes its whole page to the sign-in page."""
+
+    @functools.wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.user.is_authenticated:
+            return view(request, *args, **kwargs)
+        if request.headers.get("HX-Request"):
+            here = urlsplit(request.headers.get("HX-Current-URL", ""))
+            answer = redirect_to_login(f"{here.path or '/'}{'?' + here.query if here.query else ''}")
+            return HttpResponse(status=204, headers={"HX-Redirect": answer.url})
+        return redirect_to_login(request.get_full_path())
+
+    return checked
 
 
 def _target(request: HttpRequest) -> str:
@@ -42,12 +63,12 @@ def _poll_url(request: HttpRequest, tag: str) -> str:
 # -- overview -------------------------------------------------------------------------------------------------------
 
 
-@login_required
+@signed_in
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     """What needs a person now; `?v=` answers 204 while nothing changed."""
     behind = projection.catch_up(within_s=CATCH_UP_S)
-    environment = request.GET.get("environment", "")
+    environment = Filters.read(request.GET)[0].environment
     groups = overviews.attention(environment, timezone.now())
     needs = overviews.needs(environment)
     agents = cache.get_or_set(f"in-flight:{environment}", lambda: overviews.in_flight_by_agent(environment), 3)
@@ -71,7 +92,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
-@login_required
+@signed_in
 @require_safe
 def run_list(request: HttpRequest) -> HttpResponse:
     """Runs that match the address; the whole page, its region, or its rows if they changed."""
@@ -114,7 +135,6 @@ def _list_words(filters: Filters, found: queries.Page, counts: Mapping[str, quer
         "pills": pills,
         "counts": {**counts, "all": counts[""]},
         "rows": queries.listed(found.rows),
-        "knows_differences": bool(seams.DIFFERENCES),
         "heading": VIEWS.get(filters.view) or "Runs",
         "statuses": [("", "any status"), *((s, s) for s in STATUSES)],
         "agents": queries.agents(),
@@ -131,11 +151,15 @@ def _list_words(filters: Filters, found: queries.Page, counts: Mapping[str, quer
 
 
 def _run_of(key: str) -> Run:
-    run = page.find_run(key)
-    if run is None:
-        raise Http404(f"No run has the key {key}.")
-    projection.catch_up([run.head_id])
-    return page.find_run(key) or run
+    """The run of an address, folded up to its last entry."""
+    if not (key.isascii() and key.isalnum()):
+        raise Http404("A run's key has letters and digits only.")
+    try:
+        head = store.find(key=key)
+    except UnknownRun as e:
+        raise Http404(e.message) from None
+    projection.catch_up([head.id])
+    return page.run_of(head.id)
 
 
 def _number(request: HttpRequest, name: str) -> int | None:
@@ -143,7 +167,7 @@ def _number(request: HttpRequest, name: str) -> int | None:
     return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
 
 
-@login_required
+@signed_in
 @require_safe
 def detail(request: HttpRequest, key: str, tab: str = "steps", number: int | None = None) -> HttpResponse:
     """One run under one of its tabs; `?open=3` opens steps, `?entry=12` goes to an entry."""
@@ -157,6 +181,7 @@ def detail(request: HttpRequest, key: str, tab: str = "steps", number: int | Non
     context = {
         "run": run,
         "run_url": _tab_url(run, "steps"),
+        "may_decide": has_role(request.user, "operator"),
         "tab": tab,
         "head": _head(run),
         "poll_url": _poll_url(request, tag),
@@ -249,14 +274,14 @@ TABS: dict[str, Callable[[HttpRequest, Run], dict[str, Any]]] = {
 }
 
 
-@login_required
+@signed_in
 @require_safe
-def entry(request: HttpRequest, key: str, number: int) -> HttpResponse:
+def entry(request: HttpRequest, key: str, number: int) -> HttpResponseBase:
     """One entry among its neighbours, opened."""
     return detail(request, key, tab="entries", number=number)
 
 
-@login_required
+@signed_in
 @require_safe
 def value(request: HttpRequest, key: str, number: int, name: str) -> HttpResponse:
     """A recorded value as it is, as plain text: what pages cut is whole here."""
@@ -267,7 +292,7 @@ def value(request: HttpRequest, key: str, number: int, name: str) -> HttpRespons
     return HttpResponse(body, content_type="text/plain; charset=utf-8")
 
 
-@login_required
+@signed_in
 @require_safe
 def export(request: HttpRequest, key: str) -> StreamingHttpResponse:
     """The run's journal lines, as they were recorded; also a fixture for tests and for `drainboard replay`."""

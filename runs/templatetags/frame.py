@@ -48,7 +48,7 @@ def frame(context: Context) -> dict[str, Any]:
     """Links (those whose pages exist), the environments to switch between, and the counts of the top bar."""
     request = context.get("request")
     path = getattr(request, "path", "")
-    environment = request.GET.get("environment", "") if request is not None else ""
+    environment = request.GET.get("environment", "").replace("\0", "") if request is not None else ""
     tail = f"?{urlencode({'environment': environment})}" if environment else ""
     links = []
     for place in PLACES:

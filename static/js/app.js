@@ -83,5 +83,8 @@
   };
   const start = () => { toEntry(); refreshTimes(document); setInterval(() => refreshTimes(document), 5000); };
   document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", start) : start();
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.successful) delete root.dataset.offline; else root.dataset.offline = "";
+  });
   document.addEventListener("htmx:afterSettle", (event) => refreshTimes(event.target.parentNode ?? document));
 })();

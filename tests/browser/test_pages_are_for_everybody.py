@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -48,6 +49,34 @@ def test_axe_finds_no_serious_fault(key: str, opened: Callable[..., Page], schem
         assert not serious, (address, serious)
 
 
+def test_axe_finds_no_serious_fault_on_pages_of_accounts(opened: Callable[..., Page]) -> None:
+    page = opened("/settings/users/", as_="dora")
+    for address in ("/settings/users/", "/settings/tokens/", "/runs/rNothing/"):
+        page.goto(address)
+        found = Axe().run(page).response["violations"]
+        assert not [v["id"] for v in found if v["impact"] in ("serious", "critical")], address
+    page.goto("/settings/tokens/")
+    page.fill("#id_name", "refund workers")
+    page.get_by_role("button", name="Make token").click()
+    expect(page.locator("#new-token code")).to_contain_text("db_worker_")
+    expect(page.locator("table")).to_contain_text("refund workers")
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for(opened: Callable[..., Page]) -> None:
+    page = opened("/runs/?view=gap", as_=None)
+    page.fill("#id_username", "alice")
+    page.fill("#id_password", "wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("do not fit together")
+    page.fill("#id_password", "alice-password")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("Runs")
+    assert page.url.endswith("/runs/?view=gap")
+    page.locator(".topbar details", has_text="alice").locator("summary").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("h1")).to_have_text("Sign in")
+
+
 def test_every_page_reads_without_script(key: str, opened: Callable[..., Page]) -> None:
     page = opened("/", java_script_enabled=False)
     for address in addresses(key):
@@ -86,9 +115,9 @@ def test_the_theme_is_remembered(key: str, opened: Callable[..., Page]) -> None:
 def test_times_take_the_zone_of_the_viewer(key: str, opened: Callable[..., Page]) -> None:
     page = opened(f"/runs/{key}/entries/", timezone_id="Asia/Kolkata")
     cell = page.locator("table.entries time").first
-    expect(cell).to_have_attribute("title", __import__("re").compile(r"GMT\+5:30|IST"))
+    expect(cell).to_have_attribute("title", re.compile(r"GMT\+5:30|IST"))
     page = opened(f"/runs/{key}/entries/", java_script_enabled=False)
-    expect(page.locator("table.entries time").first).to_have_attribute("title", __import__("re").compile("UTC$"))
+    expect(page.locator("table.entries time").first).to_have_attribute("title", re.compile("UTC$"))
 
 
 def test_a_digest_copies_whole(key: str, opened: Callable[..., Page]) -> None:
