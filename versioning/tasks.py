@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from celery import shared_task
+from celery.exceptions import OperationalError
 from django.utils import timezone
 
 from journals.errors import Refused
 from runs import actions as run_actions
 from versioning import deploying
 from versioning.models import Decision, Deploy
+
+log = logging.getLogger("drainboard")
 
 SCHEDULE = {
     "versioning.tasks.reach_all": 5.0,
@@ -24,6 +28,14 @@ def reach_runs(*, decision_id: int, **_: Any) -> int:
     """Writes one decision into the journals that it covers and has not reached; how many runs it looked at."""
     decision = Decision.objects.select_related("deploy__build").get(pk=decision_id)
     return 0 if decision.superseded_at else deploying.reach(decision)
+
+
+def nudge(decision: Decision) -> None:
+    """Asks the worker to go on with a decision; without a broker the next sweep does."""
+    try:
+        reach_runs.delay(decision_id=decision.pk)
+    except (OperationalError, OSError) as e:
+        log.warning("decision %s: no broker (%s); the next sweep goes on with it", decision.pk, e)
 
 
 @shared_task

@@ -6,10 +6,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -19,7 +17,7 @@ from versioning import deploying, queries, shown
 from versioning.deploying import Wish
 from versioning.forms import DecisionForm, NewDeployForm, VersionForm
 from versioning.models import Deploy
-from versioning.tasks import reach_runs
+from versioning.tasks import nudge
 
 
 @login_required
@@ -112,7 +110,8 @@ def decide(request: HttpRequest, key: str) -> HttpResponse:
         form.add_error(None, str(e))
         return _decision_page(request, found, form, status=e.status)
     reached = deploying.reach(made, limit=deploying.INLINE)
-    transaction.on_commit(lambda: reach_runs.delay_on_commit(decision_id=made.pk))
+    if made.expected > reached:
+        nudge(made)
     messages.success(request, shown.decided(made, reached))
     return redirect("versioning:deploy", found.key)
 
@@ -182,6 +181,3 @@ def _deploy(key: str) -> Deploy:
 def _number(request: HttpRequest, name: str) -> int | None:
     text = request.GET.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-__all__ = ["decide", "deploy", "deploys", "group", "new_deploy", "reverse", "roll_back", "roll_out"]
