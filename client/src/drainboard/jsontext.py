@@ -207,6 +207,10 @@ def items_of(raw: bytes) -> list[tuple[int, int]] | None:
     return spans
 
 
+_MEMBER = re.compile(rb"[ \t\r\n]*(" + _TEXT_BYTES + rb")[ \t\r\n]*:[ \t\r\n]*", re.DOTALL)
+_AFTER = re.compile(rb"[ \t\r\n]*([,}])")
+
+
 def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
     """Byte spans of the top-level values of a JSON object's text, by key; None when it is not an object or a key repeats."""
     at = _SPACE.match(raw).end()  # type: ignore[union-attr]
@@ -215,29 +219,32 @@ def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
     spans: dict[str, tuple[int, int]] = {}
     at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
     while raw[at : at + 1] != b"}":
-        name = _STRING.match(raw, at)
-        if name is None:
+        member = _MEMBER.match(raw, at)
+        key = _key(member.group(1)) if member else None
+        if member is None or key is None or key in spans:
             return None
-        try:
-            key = json.loads(name.group().decode("utf-8", "surrogateescape"), strict=False)
-        except json.JSONDecodeError:
+        start = member.end()
+        end = _value_end(raw, start)
+        after = _AFTER.match(raw, end) if end >= 0 else None
+        if after is None:
             return None
-        at = _SPACE.match(raw, name.end()).end()  # type: ignore[union-attr]
-        if key in spans or raw[at : at + 1] != b":":
-            return None
-        at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-        end = _value_end(raw, at)
-        if end < 0:
-            return None
-        spans[key] = (at, end)
-        at = _SPACE.match(raw, end).end()  # type: ignore[union-attr]
-        if raw[at : at + 1] == b",":
-            at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
-        elif raw[at : at + 1] != b"}":
-            return None
+        spans[key] = (start, end)
+        at = after.end() if after.group(1) == b"," else after.end() - 1
     return spans
 
 
+def _key(text: bytes) -> str | None:
+    """The string that this JSON text of a key stands for; the way without escapes is the usual one and needs no decoder."""
+    if b"\\" not in text:
+        return text[1:-1].decode("utf-8", "surrogateescape")
+    try:
+        key = _LOOSE.decode(text.decode("utf-8", "surrogateescape"))
+    except json.JSONDecodeError:
+        return None
+    return key if isinstance(key, str) else None
+
+
+_LOOSE: Final = json.JSONDecoder(strict=False)
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _ASCII_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
