@@ -100,6 +100,13 @@ def revoke_token(token_id: int) -> bool:
     return bool(Token.objects.filter(id=token_id, revoked_at=None).update(revoked_at=Now()))
 
 
+def revoke_named(name: str) -> int:
+    """Ends every live token of this name; answers how many."""
+    from django.db.models.functions import Now
+
+    return Token.objects.filter(name=name, revoked_at=None).update(revoked_at=Now())
+
+
 @dataclass(frozen=True, slots=True)
 class Bearer:
     """The token behind a request."""

@@ -18,7 +18,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from drainboard.client import Client
 
 from journals import access
-from journals.models import Token
 from runs.approvals import policies
 
 EXAMPLES = Path(settings.BASE_DIR) / "examples"
@@ -48,8 +47,7 @@ class Command(BaseCommand):
                 self._captures(pipeline)
                 self._orders(worker, pipeline, secrets["worker"])
         finally:
-            for token in Token.objects.filter(name=TOKEN_NAME, revoked_at=None):
-                access.revoke_token(token.id)
+            access.revoke_named(TOKEN_NAME)
 
     def _refunds(self, client: Client, pipeline: Client, token: str) -> None:
         """A worker killed inside a refund: with a stable key, and with a planted random one in both modes."""
