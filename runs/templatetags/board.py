@@ -36,12 +36,12 @@ def chip(state: Any, of: str = "", label: str = "", title: str = "", boxed: bool
 def _chip(state: str, of: str, label: str, title: str, boxed: bool) -> str:
     """Rows show the same few states again and again."""
     word = word_for(state, of)
-    opened = '<span class="chip" data-state="{}" data-mean="{}" title="{}"'
     return format_html(
-        f"{opened}{' data-boxed' if boxed else ''}>{{}}</span>",
+        '<span class="chip" data-state="{}" data-mean="{}" title="{}"{}>{}</span>',
         state,
         word.mean,
         title or word.title,
+        " data-boxed" if boxed else "",
         label or word.label or state,
     )
 
