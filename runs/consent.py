@@ -118,6 +118,18 @@ def happened_at(seen: Seen) -> datetime | None:
     return moment(seen.entry.at) if seen.origin == "import" else seen.recorded_at
 
 
+def began_at(seen: Seen) -> datetime | None:
+    """When what an entry tells of began: its `started_at` where no start has an entry of its own, else when the entry happened.
+
+    Both times of a line are the sender's, so it is their distance that is taken off a time of ours.
+    """
+    happened, sent, began = happened_at(seen), moment(seen.entry.at), seen.entry.extra.get("started_at")
+    began_there = moment(began) if isinstance(began, str) else None
+    if happened is None or sent is None or began_there is None or began_there > sent:
+        return happened
+    return happened - (sent - began_there)
+
+
 def said_at(seen: Seen | None) -> str | None:
     if seen is None:
         return None

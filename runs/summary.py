@@ -13,7 +13,7 @@ from typing import Any
 
 from journals.adapters.base import Evidence
 from runs import acted, consent, damage, decisions, doubles, drift, health, standing, versions
-from runs.consent import happened_at
+from runs.consent import began_at, happened_at
 from runs.facts import HeadFacts, Seen, SourceFacts, source_facts
 from runs.findings import Finding, found, ordered
 from runs.gaps import Gap, gaps, worst
@@ -192,7 +192,7 @@ def _rows(journal: Journal, judged: Sequence[Judged]) -> list[StepRow]:
             judged=j,
             status=_step_status(step, j),
             versions=next((s.entry.versions for s in reversed(step.entries) if s.entry.versions), None),
-            first_at=happened_at(step.entries[0]) if step.entries else None,
+            first_at=began_at(step.entries[0]) if step.entries else None,
             last_at=happened_at(step.entries[-1]) if step.entries else None,
         )
         for step, j in zip(journal.steps, judged, strict=True)

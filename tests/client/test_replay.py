@@ -261,3 +261,16 @@ def test_refuses_bad_calls_by_name_before_anything_runs(
     assert work(agent, run).status == "failed"
     assert says in run.of("run.failed")[0]["error"]["message"]
     assert not run.of("tool.started", "tool.error")
+
+
+def test_a_result_without_a_start_says_when_it_began(server: JournalServer, work: Work) -> None:
+    @drainboard.agent("test")
+    def agent(run: drainboard.Run, task: Any) -> None:
+        run.tool("look", lambda: 1, effect="read")
+        run.tool("send", lambda: 1)
+
+    run = server.run()
+    work(agent, run)
+    look, send = run.of("tool.result")
+    assert look["started_at"] <= look["at"]
+    assert "started_at" not in send

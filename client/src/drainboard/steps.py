@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from urllib.parse import quote
 from drainboard import errors, wire
 from drainboard.replay import Step, Wanted
 from drainboard.session import Session
-from drainboard.values import Answer, plain, record
+from drainboard.values import Answer, plain, record, rfc3339
 
 __all__ = ["Block", "Branch", "Call", "Fork", "Invoke", "Op", "Outcome", "Steps", "takes_key"]
 
@@ -235,7 +236,7 @@ class Branch:
         if not want.versions:
             del request["versions"]
         start = {**self._head(call, want, attempt, "started"), **request}
-        waiting = None
+        waiting, unsent = None, {**request, "started_at": rfc3339(datetime.now(timezone.utc))}
         if call.effect == "write":
             yield Block(session.ready_to_write)
             yield Block(lambda: self._start_write(call, start))
@@ -249,8 +250,8 @@ class Branch:
             answer = got if isinstance(got, Answer) else Answer(got)
             out = plain(answer.out)
         except Exception as e:
-            raise _Failed(e, request if waiting and session.drop(waiting) else {}) from e
-        unsaid = request if waiting and session.drop(waiting) else {}
+            raise _Failed(e, unsent if waiting and session.drop(waiting) else {}) from e
+        unsaid = unsent if waiting and session.drop(waiting) else {}
         told = _told(answer, out, want) if call.kind == "model" else {}
         fields = {**self._head(call, want, attempt, "result"), **told, **unsaid, "out": out}
         try:
