@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from config import embedded
+from config.account import choose
 from config.embedded import SUPERUSER, DataFolderUnusable, Server, ServerBusy, ServerFailed
 
 pytestmark = pytest.mark.processes
@@ -126,9 +127,15 @@ def test_does_not_outlive_a_killed_supervisor(data: Path) -> None:
 def test_starts_over_a_pid_file_that_names_another_program(server: Server, data: Path) -> None:
     server.start()
     server.stop()
-    (data / "postgres" / "data" / "postmaster.pid").write_text(f"{os.getpid()}\n")
-    server.start()
-    assert server.answers()
+    other = subprocess.Popen(["sleep", "600"], **choose(server.account_name).popen_arguments())
+    try:
+        (data / "postgres" / "data" / "postmaster.pid").write_text(f"{other.pid}\n")
+        server.start()
+        assert server.answers()
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_makes_a_cluster_again_after_an_interrupted_one(server: Server, data: Path) -> None:
