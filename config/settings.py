@@ -68,7 +68,8 @@ WSGI_APPLICATION = "config.wsgi.application"
 
 TEMPLATES: list[dict[str, Any]] = [
     {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "NAME": "django",  # template_partials looks for this name
+        "BACKEND": "config.rendering.Templates",
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
@@ -86,14 +87,14 @@ DATABASE = ENV.database("DATABASE_URL") or Database("drainboard", "", "", "", 54
 DATABASE_OWNER = ENV.database("DATABASE_OWNER_URL") or DATABASE
 DATABASES = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "config.postgresql",
         "NAME": DATABASE.name,
         "USER": DATABASE.user,
         "PASSWORD": DATABASE.password,
         "HOST": DATABASE.host,
         "PORT": str(DATABASE.port),
         "CONN_MAX_AGE": 0,  # the pool keeps connections; Django refuses both at once
-        "CONN_HEALTH_CHECKS": True,  # else a restart of PostgreSQL fails one request per pooled connection
+        "CONN_HEALTH_CHECKS": False,  # the engine checks by the socket: without a round trip, and a restart fails no request
         "OPTIONS": {
             **dict(DATABASE.options),
             "pool": {

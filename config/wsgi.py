@@ -15,4 +15,8 @@ if not os.environ.get("SECRET_KEY"):
 if os.environ.get("DRAINBOARD_SUPERVISED"):
     tie_this_process(signal.SIGKILL)  # a killed granian must not leave its workers on the port
 
-application = get_wsgi_application()
+_django = get_wsgi_application()
+
+from config.hot import with_hot_path  # noqa: E402 - needs the settings and apps that the line before loaded
+
+application = with_hot_path(_django)
