@@ -146,11 +146,21 @@ class SourceFacts:
 
 
 def source_facts(entries: Sequence[Seen]) -> SourceFacts | None:
-    """The newest `runtime.state` note of an import, or None. Values of unexpected types count as not told."""
+    """The newest `runtime.state` note of an import, or None. Values of unexpected types count as not told.
+
+    Newest is what the source said last (`as_of`), so that an older export imported later turns nothing back; a note that
+    does not say when it was true counts as newest, and among equals the one that came last.
+    """
     found = [s for s in entries if s.entry.kind == "note" and s.entry.name == STATE_NOTE and s.origin == "import"]
     if not found:
         return None
-    return read_note(max(found, key=lambda s: s.pos).entry.out)
+    return read_note(max(found, key=_newness).entry.out)
+
+
+def _newness(seen: Seen) -> tuple[bool, float, int]:
+    out = seen.entry.out
+    said = moment(out.get("as_of")) if isinstance(out, Mapping) and isinstance(out.get("as_of"), str) else None
+    return said is None, said.timestamp() if said else 0.0, seen.pos
 
 
 def read_note(out: Any) -> SourceFacts:
