@@ -202,3 +202,8 @@ def test_findings_come_errors_first(tool_versions: dict[str, Any]) -> None:
     ranks = [["error", "warning", "info"].index(f.severity) for f in summary.findings]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) > 1
+
+
+def test_an_attempt_without_an_answer_beside_one_with_a_result_is_a_possible_double() -> None:
+    summary = file(started(1), started(1, attempt=2), result(1))  # the first one answered, the second one never did
+    assert one(summary, "possible_double_effect").detail["unanswered"] == [2]

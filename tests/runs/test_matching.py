@@ -73,3 +73,7 @@ def test_forty_thousand_steps_of_one_name_take_no_quadratic_time() -> None:
     began = time.process_time()
     assert len(fold_import(entries).steps) == 20_000
     assert time.process_time() - began < 20
+
+
+def test_nothing_is_paired_by_name_where_some_entries_of_the_name_have_a_call() -> None:
+    assert [v for *_, v in verdicts(start(), start(call="b"), answer())] == ["may_run_twice", "may_run_twice", "done"]

@@ -255,3 +255,50 @@ def test_a_missing_end_of_our_own_journal_is_seen() -> None:
 )
 def test_the_status_of_our_own_run_is_that_of_its_head(head: dict[str, Any], expected: str) -> None:
     assert fold_native(native(START), **head).status == expected
+
+
+# -- exactly one ----------------------------------------------------------------------------------------------------
+
+
+def test_one_effect_needs_a_journal_without_holes() -> None:
+    lines = numbered(START, model(1), started(2), result(2), DONE)
+    assert step(fold_import(imported(lines)), 2).judged.effects == "one"
+    assert step(fold_import(imported([lines[0], *lines[2:]])), 2).judged.effects == "at_least_one"
+
+
+def test_one_effect_needs_numbers_that_would_show_a_hole() -> None:
+    assert step(fold_import(imported([started(1), result(1)])), 1).judged.effects == "at_least_one"
+
+
+def test_one_effect_needs_an_answer_of_the_session_that_began_it() -> None:
+    summary = fold_native(native(started(1), {**result(1), "epoch": 2}), worker="w1")
+    assert step(summary, 1).judged.effects == "at_least_one"
+
+
+# -- ends -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{"kind": "run.resumed", "build": "41"}, started(2)])
+def test_an_end_behind_which_the_run_went_on_is_none(more: dict[str, Any]) -> None:
+    summary = fold_import(imported(numbered(START, model(1), DONE, more)))
+    assert (summary.status, summary.complete, summary.in_flight) == ("unknown", False, True)
+
+
+def test_a_run_that_is_over_by_the_sources_word_is_complete_only_when_the_export_has_its_end() -> None:
+    cut = fold_import(imported([*numbered(START, model(1)), {**state(status="completed", complete=False), "seq": 3}]))
+    whole = fold_import(imported([*numbered(START, model(1)), {**state(status="completed", complete=True), "seq": 3}]))
+    assert [(s.status, s.complete) for s in (cut, whole)] == [("completed", False), ("completed", True)]
+
+
+def test_a_run_with_a_hole_is_not_complete() -> None:
+    lines = numbered(START, model(1), DONE)
+    assert fold_import(imported([lines[0], lines[2]])).complete is False
+    assert fold_native(native(START, DONE)[1:], pos=2, ended="completed").complete is False
+
+
+def test_the_end_of_a_torn_file_is_named_in_its_gap() -> None:
+    told = state(
+        complete=False, partial="line 3 breaks off", losses=[{"code": "torn_tail", "reason": "line 3 breaks off"}]
+    )
+    gap = fold_import(imported([*numbered(START, model(1)), {**told, "seq": 3}])).gaps[0]
+    assert "line 3 breaks off" in gap.reason
