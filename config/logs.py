@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from datetime import UTC, datetime
 
+CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "request"}
 
 
@@ -32,13 +34,20 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class TextFormatter(logging.Formatter):
+    """The text style for people at a terminal: one line a message, and nothing in it that a terminal obeys."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", super().formatMessage(record))
+
+
 def configuration(*, level: str, style: str) -> dict[str, object]:
     """Django's LOGGING: everything to the standard error, as ``json`` or ``text``."""
-    text = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    text = {"()": "config.logs.TextFormatter", "format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"json": {"()": "config.logs.JsonFormatter"}, "text": {"format": text}},
+        "formatters": {"json": {"()": "config.logs.JsonFormatter"}, "text": text},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": style}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {

@@ -24,7 +24,7 @@ def told(get_response: Get) -> Get:
     """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        response = get_response(request)
+        response = _refused_address(request) or get_response(request)
         if response.status_code < HTTPStatus.BAD_REQUEST:
             return response
         if request.path_info.startswith(API):
@@ -36,6 +36,14 @@ def told(get_response: Get) -> Get:
         return response
 
     return answer
+
+
+def _refused_address(request: HttpRequest) -> HttpResponse | None:
+    """The answer to an address with U+0000, which names nothing here and which PostgreSQL has no text for; else None."""
+    if "\0" in request.path_info:
+        return render(request, "404.html", status=404)
+    query = request.META.get("QUERY_STRING", "")
+    return render(request, "400.html", status=400) if "%00" in query or "\0" in query else None
 
 
 def _kept(old: HttpResponseBase, new: HttpResponse) -> HttpResponse:

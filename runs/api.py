@@ -56,9 +56,10 @@ def _filtered(request: HttpRequest, token: Bearer) -> Any:
 
 
 def _row(run: Run) -> dict[str, Any]:
+    text = store.decode_text
     return {
-        "run": run.run, "key": run.key, "source": run.source, "agent": run.agent, "environment": run.environment, "status": run.status,
-        "build": run.build, "pinned_to": run.pinned_to or None, "parked_on": run.parked_on or None, "gap": run.gap or None,
+        "run": run.run, "key": run.key, "source": run.source, "agent": text(run.agent), "environment": text(run.environment), "status": run.status,
+        "build": text(run.build), "pinned_to": text(run.pinned_to) or None, "parked_on": text(run.parked_on) or None, "gap": run.gap or None,
         "findings": list(run.findings), "entries": run.entries,
     }  # fmt: skip
 

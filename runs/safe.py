@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from drainboard import wire
 
 from journals.text import decode_text, encode_text
 
-__all__ = ["packed", "shown", "unpacked"]
+__all__ = ["escaped", "packed", "shown", "unpacked"]
 
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
+_OUTSIDE_ASCII_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON itself escapes what is below U+0020
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -27,6 +29,15 @@ def packed(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [packed(v) for v in value]
     return None if value is wire.MISSING else value
+
+
+def packed_versions(value: Mapping[str, Any]) -> Any:
+    """As `packed`, for the small objects that every step has: nearly all are fine as they are, which one encoding tells."""
+    try:
+        raw = msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError):
+        return packed(value)
+    return packed(value) if b"\\u0000" in raw or b'"\\\\x' in raw else value
 
 
 def unpacked(value: Any) -> Any:
@@ -44,6 +55,11 @@ def shown(text: str, limit: int | None = None) -> str:
     """One line of text with control characters and lone surrogates written as `\\x1b`, `\\ud83d`; longer than `limit` it ends in `…`."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
     return _CONTROL.sub(_mark, cut.replace("\n", " ").replace("\t", " "))
+
+
+def escaped(json: str) -> str:
+    """The same JSON for a terminal or a pipe: what a terminal would obey, and lone surrogates, as `\\u009b`."""
+    return _OUTSIDE_ASCII_CONTROL.sub(lambda m: f"\\u{ord(m.group()):04x}", json)
 
 
 def _mark(found: re.Match[str]) -> str:

@@ -71,7 +71,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     environment = Filters.read(request.GET)[0].environment
     groups = overviews.attention(environment, timezone.now())
     needs = overviews.needs(environment)
-    agents = cache.get_or_set(f"in-flight:{environment}", lambda: overviews.in_flight_by_agent(environment), 3)
+    key = f"in-flight:{queries.tag_of(environment)}"
+    agents = cache.get_or_set(key, lambda: overviews.in_flight_by_agent(environment), 3)
     tag = queries.tag_of(
         [(g.name, g.count, [(r.run.pk, r.run.folded_pos) for r in g.rows]) for g in groups], needs, agents
     )

@@ -12,7 +12,7 @@ from drainboard import wire
 from journals import errors, store
 from journals.adapters import ADAPTERS
 from journals.store import HeadRow
-from runs.safe import shown
+from runs.safe import escaped, shown
 from runs.show import as_text, show
 
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         made = show(find_run(options["run"], options["source"]).id)
         if options["json"]:
-            self.stdout.write(wire.encode(made).decode("utf-8"))
+            self.stdout.write(escaped(wire.encode(made).decode("utf-8")))
         else:
             text = as_text(made)
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from journals.errors import Refused
 from runs import projection
+from runs.safe import escaped, shown
 from versioning import assessing, buildfile, queries, registering, ruling
 from versioning.assessing import Assessed
 from versioning.models import Build
@@ -35,11 +36,11 @@ class Command(BaseCommand):
             made = queries.check(assessed, build=label, elapsed_ms=0)
             made["elapsed_ms"] = round((time.monotonic() - began) * 1000, 1)
         except (Refused, buildfile.BadBuildFile) as e:
-            raise CommandError(str(e), returncode=2) from None
+            raise CommandError(shown(str(e)), returncode=2) from None
         if options["json"]:
-            self.stdout.write(json.dumps(made, ensure_ascii=False))
+            self.stdout.write(escaped(json.dumps(made, ensure_ascii=False)))
         else:
-            self.stdout.write("\n".join(_lines(assessed, label)))
+            self.stdout.write("\n".join(map(shown, _lines(assessed, label))))
         if not queries.safe(assessed):
             sys.exit(1)
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from journals.errors import Refused
+from runs.safe import escaped, shown
 from versioning import registering
 from versioning.api import build_json
 from versioning.models import Build
@@ -27,17 +28,16 @@ class Command(BaseCommand):
         try:
             raw = path.read_bytes()
         except OSError as e:
-            raise CommandError(f"{path}: {e.strerror}") from None
+            raise CommandError(shown(f"{path}: {e.strerror}")) from None
         try:
             described = registering.read_file(raw)
             build, created = registering.register(
                 described, seen_from=Build.FirstSeen.CI, by=f"command:{getpass.getuser()}"
             )
         except Refused as e:
-            raise CommandError(f"{path}: {e}") from None
+            raise CommandError(shown(f"{path}: {e}")) from None
         if options["json"]:
-            self.stdout.write(json.dumps({**build_json(build), "created": created}, ensure_ascii=False))
+            self.stdout.write(escaped(json.dumps({**build_json(build), "created": created}, ensure_ascii=False)))
             return
-        self.stdout.write(
-            f"build {build.label} of {build.agent} {'registered' if created else 'was registered before'}: {build.digest}"
-        )
+        what = "registered" if created else "was registered before"
+        self.stdout.write(shown(f"build {build.label} of {build.agent} {what}: {build.digest}"))
