@@ -7,7 +7,7 @@ a fork that copied a run which may still go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from drainboard import wire
@@ -15,6 +15,7 @@ from drainboard import wire
 from runs.facts import Double
 from runs.findings import Finding, found
 from runs.gaps import in_the_gap
+from runs.rekeyed import Otherwise, keys_of, otherwise
 from runs.states import Severity, Verdict
 from runs.steps import Attempt, Journal, Step, unanswered_error
 from runs.verdicts import Ground, Judged, last_of_branch, listed
@@ -24,10 +25,11 @@ __all__ = ["findings"]
 
 def findings(journal: Journal, judged: Sequence[Judged], ground: Ground) -> Iterator[Finding]:
     """`possible_double_effect`, `key_unstable`, `key_missing`, `attempt_overlap`, `repeated_model_call`, `duplicate_call_id`."""
+    told = otherwise(journal.entries)
     for step in journal.steps:
         if step.write:
             yield from _inside(step)
-        yield from _keys(step)
+        yield from _keys(step, told)
         yield from _overlap(step)
         yield from _repeated(step)
     yield from _call_ids(journal)
@@ -124,13 +126,20 @@ def _place(step: Step) -> dict[str, Any]:
     return {"branch": step.branch, "step": step.number, "name": step.name}
 
 
-def _keys(step: Step) -> Iterator[Finding]:
-    if len(step.keys) > 1:
+def _keys(step: Step, told: Mapping[tuple[str, int], Sequence[Otherwise]]) -> Iterator[Finding]:
+    keys = keys_of(step, told)
+    if len(keys) > 1:
+        only_told = [key for key in keys if key not in step.keys]
+        what = (
+            f"was sent under the key {', '.join(step.keys)}, and replay would send it under {', '.join(only_told)}"
+            if only_told
+            else f"was sent under {len(keys)} keys: {', '.join(keys)}"
+        )
         yield found(
             "key_unstable",
-            f"{label(step)} was sent under {len(step.keys)} keys: {', '.join(step.keys)}. A service cannot tell the repeat from a new request.",
-            [n for numbers in step.keys.values() for n in numbers],
-            keys=[{"key": key, "entries": numbers} for key, numbers in step.keys.items()],
+            f"{label(step)} {what}. A service cannot tell the repeat from a new request.",
+            [n for numbers in keys.values() for n in numbers],
+            keys=[{"key": key, "entries": numbers} for key, numbers in keys.items()],
             step=_place(step),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runs.rekeyed import otherwise, repeat_words
 from runs.states import Confidence, Effects, Verdict
 from runs.steps import Journal, Step, unanswered_error
 from runs.verdicts import Ground, Judged, last_of_branch, told_pending, verdicts
@@ -28,28 +29,30 @@ class Gap:
     entries: tuple[int, ...]
     effect: str  # read or write
     effects: Effects
+    repeat: str = ""  # what a repeat would send, where it is known to differ from what was sent
 
     def as_json(self) -> dict[str, Any]:
         return {
             "branch": self.branch, "step": self.step, "kind": self.kind, "name": self.name, "verdict": str(self.verdict),
             "confidence": str(self.confidence), "key": self.key, "reason": self.reason, "entries": list(self.entries),
-            "effect": self.effect, "effects": str(self.effects),
+            "effect": self.effect, "effects": str(self.effects), "repeat": self.repeat or None,
         }  # fmt: skip
 
 
 def gaps(journal: Journal, judged: Sequence[Judged], ground: Ground) -> list[Gap]:
     """The lines of the gap card: what may run again or is not known, by branch; then what may stand behind the record."""
     ends = last_of_branch(journal.steps)
+    told = otherwise(journal.entries)
     found = [
-        _gap(step, j)
+        _gap(step, j, repeat_words(step, told))
         for step, j in zip(journal.steps, judged, strict=True)
         if in_the_gap(step, j, is_last=ends[step.branch] is step, ground=ground)
     ]
-    told = _pending_without_entries(journal, ground)
+    unrecorded = _pending_without_entries(journal, ground)
     lost = list(_missing(journal))
-    main_open = any(g.branch == "" for g in told) or _last_is_open(ends.get(""), journal, judged)
+    main_open = any(g.branch == "" for g in unrecorded) or _last_is_open(ends.get(""), journal, judged)
     tail = None if main_open else _tail(journal, ground)
-    return [*found, *told, *lost, *([tail] if tail else [])]
+    return [*found, *unrecorded, *lost, *([tail] if tail else [])]
 
 
 _WITHOUT_EFFECT = frozenset(("timer", "approval", "parallel", "signal", "value"))
@@ -66,7 +69,7 @@ def in_the_gap(step: Step, judged: Judged, *, is_last: bool, ground: Ground) -> 
     return step.conflict or unanswered_error(step.errors[-1].entry.error) or (is_last and ground.in_flight)
 
 
-def _gap(step: Step, judged: Judged) -> Gap:
+def _gap(step: Step, judged: Judged, repeat: str) -> Gap:
     return Gap(
         branch=step.branch,
         step=step.number,
@@ -75,7 +78,8 @@ def _gap(step: Step, judged: Judged) -> Gap:
         verdict=judged.verdict,
         confidence=judged.confidence,
         key=next(reversed(step.keys), None),
-        reason=judged.reason,
+        reason=f"{judged.reason} {repeat}".rstrip(),
+        repeat=repeat,
         entries=tuple(s.number for s in step.entries),
         effect="write" if step.write or not step.kind else "read",
         effects=judged.effects,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from runs.facts import HeadFacts, Limit, Seen, failure_text
 from runs.findings import Finding, found
+from runs.rekeyed import difference
 from runs.states import Severity
 from runs.steps import Journal, Step
 from runs.verdicts import Ground, listed
@@ -165,7 +166,7 @@ def _diverged_findings(journal: Journal, ground: Ground) -> Iterator[Finding]:
         numbers = [*numbers, stuck["event"]]
     if numbers or says_diverged(stuck):
         detail = next(
-            (d for s in reversed(journal.entries) if s.number in numbers and (d := _difference(s)) is not None), None
+            (d for s in reversed(journal.entries) if s.number in numbers and (d := difference(s)) is not None), None
         )
         over = not ground.in_flight and any(s.entry.kind == "run.completed" for s in journal.entries)
         yield found(
@@ -178,12 +179,6 @@ def _diverged_findings(journal: Journal, ground: Ground) -> Iterator[Finding]:
     for step in journal.steps:
         if not step.conflict and len({(k, n) for k, n in step.names if n is not None}) > 1:
             yield _two_names(step)
-
-
-def _difference(seen: Seen) -> object:
-    """Both sides of a replay that differed, as the worker told them."""
-    told = seen.entry.extra.get("detail") if seen.entry.kind == "run.held" else seen.entry.out
-    return told if isinstance(told, dict) else None
 
 
 def _two_names(step: Step) -> Finding:

@@ -132,6 +132,9 @@ class Step(models.Model):
     last_at = models.DateTimeField(null=True)
     preview = models.TextField(default="")  # the beginning of its result
     error = models.TextField(default="")  # `type: message` of the last error
+    digest = models.BigIntegerField(
+        default=0
+    )  # of the other columns: tells the next fold whether the row is still right
 
     class Meta:
         db_table = "runs_step"

@@ -22,7 +22,7 @@ from journals.cursors import plain_cursor
 from runs import rows, versions
 from runs.entries import Closed, load, without_collection
 from runs.facts import HeadFacts, Limit
-from runs.models import Run, Step, VersionSet
+from runs.models import Run, VersionSet
 from runs.safe import packed, unpacked
 from runs.summary import Summary
 from runs.summary import fold as fold_entries
@@ -84,7 +84,7 @@ def fold(head_id: int, *, retirements: Mapping[str, str] | None = None, fresh: b
             made, closed = summarise(
                 head, closed=known, retirements=_retirements() if retirements is None else retirements
             )
-            run = _write(head, made, closed, old)
+            run = _write(head, made, closed, old, fresh=fresh)
         with connection.cursor() as cursor:
             # Only if nobody touched the head since it was read: a later change must leave it dirty.
             cursor.execute(
@@ -192,10 +192,10 @@ def _limits(info: AdapterInfo | None, *, native: bool) -> tuple[Limit, ...]:
 # -- writing --------------------------------------------------------------------------------------------------------
 
 
-def _write(head: store.HeadRow, made: Summary, closed: Closed, old: Run | None) -> Run:
+def _write(head: store.HeadRow, made: Summary, closed: Closed, old: Run | None, *, fresh: bool) -> Run:
     columns = rows.run_columns(made, head=head, closed=closed, fallback_at=head.created_at)
     columns["versions_set_id"] = _version_set(made.version_set, old)
-    _write_steps(head.id, rows.step_rows(made), fresh=old is None)
+    _write_steps(head.id, rows.step_rows(made), fresh=fresh)
     if old is None:
         return Run.objects.create(head_id=head.id, **columns)
     changed = [name for name, value in columns.items() if getattr(old, name) != value]
@@ -217,23 +217,22 @@ def _version_set(body: Mapping[str, Any], old: Run | None) -> int | None:
     return found.pk
 
 
-_COPY: Final = f"COPY runs_step (run_id, {', '.join(rows.STEP_COLUMNS)}) FROM STDIN"
+_COPY: Final = f"COPY runs_step (run_id, {', '.join(rows.STEP_COLUMNS)}, digest) FROM STDIN"
 _VERSIONS_AT: Final = rows.STEP_COLUMNS.index("versions")
 
 
 def _write_steps(head_id: int, new: Sequence[tuple[Any, ...]], *, fresh: bool) -> None:
-    """Replaces the rows that differ, adds the new ones, removes those behind the last one."""
-    old = {} if fresh else {row[0]: row for row in Step.objects.filter(run_id=head_id).values_list(*rows.STEP_COLUMNS)}
-    changed = [row for row in new if old.get(row[0]) != row]
-    gone = [row[0] for row in changed if row[0] in old] + [n for n in old if n > len(new)]
+    """Replaces the rows that differ, adds the new ones, removes those behind the last one; `fresh` replaces all."""
+    digests = [rows.digest_of(row) for row in new]
     with plain_cursor() as cursor:
+        cursor.execute("SELECT ord, digest FROM runs_step WHERE run_id = %s", [head_id])
+        old = dict(cursor.fetchall())
+        changed = [(row, d) for row, d in zip(new, digests, strict=True) if fresh or old.get(row[0]) != d]
+        gone = [row[0] for row, _ in changed if row[0] in old] + [n for n in old if n > len(new)]
         if gone:
             cursor.execute("DELETE FROM runs_step WHERE run_id = %s AND ord = ANY(%s)", [head_id, gone])
         if changed:
             with cursor.copy(_COPY) as copy:
-                for row in changed:
-                    copy.write_row((head_id, *row[:_VERSIONS_AT], _jsonb(row[_VERSIONS_AT]), *row[_VERSIONS_AT + 1 :]))
-
-
-def _jsonb(value: Any) -> Jsonb | None:
-    return None if value is None else Jsonb(value)
+                for row, d in changed:
+                    versions_json = None if row[_VERSIONS_AT] is None else Jsonb(row[_VERSIONS_AT])
+                    copy.write_row((head_id, *row[:_VERSIONS_AT], versions_json, *row[_VERSIONS_AT + 1 :], d))

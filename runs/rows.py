@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from drainboard import wire
 
 from journals.text import encode_text
 from runs.facts import failure_text
-from runs.safe import packed, shown
+from runs.safe import packed, packed_versions, shown
 from runs.steps import Step
 from runs.summary import StepRow, Summary
 
-__all__ = ["STEP_COLUMNS", "run_columns", "step_rows"]
+__all__ = ["STEP_COLUMNS", "digest_of", "run_columns", "step_rows"]
 
 STEP_COLUMNS: Final = (
     "ord", "branch", "step", "kind", "name", "status", "attempts", "effect", "key", "verdict", "confidence", "effects", "versions",
@@ -103,6 +105,13 @@ def _waiting_for(made: Summary) -> str:
     return f"timer{until}" if kind == "timer" else made.parked_on
 
 
+def digest_of(row: tuple[Any, ...]) -> int:
+    """64 bits that stand for a row of `step_rows`; kept beside it, so that a fold need not read what it wrote before."""
+    return int.from_bytes(
+        hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True
+    )
+
+
 def step_rows(made: Summary) -> list[tuple[Any, ...]]:
     """One tuple per step in the order of `STEP_COLUMNS`; `ord` counts from 1."""
     return [_step(row, n) for n, row in enumerate(made.steps, 1)]
@@ -114,7 +123,7 @@ def _step(row: StepRow, place: int) -> tuple[Any, ...]:
     return (
         place, encode_text(step.branch), _small(step.number), step.kind, encode_text(step.name) if step.name is not None else None,
         str(row.status), _small(step.count), "write" if step.write else "read", encode_text(key) if key is not None else None,
-        str(judged.verdict), str(judged.confidence), str(judged.effects), packed(row.versions) if row.versions is not None else None,
+        str(judged.verdict), str(judged.confidence), str(judged.effects), packed_versions(row.versions) if row.versions is not None else None,
         [s.number for s in step.entries], row.first_at, row.last_at, _preview(row), _error(row),
     )  # fmt: skip
 
@@ -135,9 +144,10 @@ def _preview(row: StepRow) -> str:
 
 
 def _text(value: Any) -> str:
+    """Compact JSON; what JSON cannot hold as Python writes it."""
     try:
-        return wire.encode(value).decode("utf-8")
-    except (wire.Ambiguous, ValueError, RecursionError):
+        return msgspec.json.encode(value).decode("utf-8")
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         return repr(value)
 
 

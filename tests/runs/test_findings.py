@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from journals.adapters.base import Evidence
+from runs import sentences
 from runs.facts import HeadFacts, Limit
 from runs.findings import CODES, Finding
 from runs.summary import Summary
@@ -149,6 +150,41 @@ def test_two_equal_calls_of_which_the_first_timed_out_are_linked() -> None:
         file(first, bare(failed(1, "Timeout"), "key"), bare({**started(2), "in": 7}, "key")), "possible_double_effect"
     )
     assert (found.detail["earlier"]["step"], found.detail["step"]["step"], found.entries) == (1, 2, (1, 2, 3))
+
+
+def held(key: str | None, *, differs: str = "key") -> dict[str, Any]:
+    detail = {"branch": "", "step": 1, "differs": [differs], "recorded": {"key": "a"}, "this_build": {"key": key}}
+    return {"kind": "run.held", "reason": "NonDeterministicReplay", "detail": detail, "origin": "server"}
+
+
+RELEASED = {"kind": "run.released", "by": "olga", "origin": "server", "actor": "person:olga"}
+
+
+@pytest.mark.parametrize("after", [[], [RELEASED]], ids=["held", "released"])
+def test_a_replay_that_would_send_another_key_makes_the_key_unstable_and_the_gap_says_so(after: list[Any]) -> None:
+    made = ours(started(1, key="a"), held("b"), *after)
+    found = one(made, "key_unstable")
+    assert found.detail["keys"] == [{"key": "a", "entries": [1]}, {"key": "b", "entries": [2]}]
+    (gap,) = made.gaps
+    assert "would be sent with another key (b), so it can run twice outside" in gap.reason
+    words = sentences.gap(gap.as_json(), native=True)
+    assert "another key (b)" in words.follows
+    assert "same key" not in words.follows
+    assert one(made, "gap_open").severity == "error"
+
+
+def test_a_start_after_the_hold_shows_what_is_really_sent() -> None:
+    same = ours(started(1, key="a"), held("b"), RELEASED, {**started(1, key="a"), "epoch": 2})
+    assert "key_unstable" not in codes(same)
+    assert "same key" in sentences.gap(same.gaps[0].as_json(), native=True).follows
+    other = ours(started(1, key="a"), held("b"), RELEASED, {**started(1, key="c"), "epoch": 2})
+    assert "a, c" in sentences.gap(other.gaps[0].as_json(), native=True).follows
+
+
+def test_a_replay_that_asks_for_something_else_is_not_called_the_same_request() -> None:
+    made = ours(started(1, key="a"), held("a", differs="in"))
+    assert "key_unstable" not in codes(made)
+    assert "another request" in sentences.gap(made.gaps[0].as_json(), native=True).follows
 
 
 def test_an_unstable_key_shows_both_keys() -> None:
