@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from config.embedded import SUPERUSER, Server, ServerBusy, make_data_folder, shared_use, wait_for_users
 from config.env import Database, Environment
@@ -35,9 +35,11 @@ def server_of(data: Path, env: Environment, *, say: Callable[[str], None], holde
 
 
 def url_of(database: Database) -> str:
-    """A ``postgresql://`` address of a database that is reached over a socket."""
-    host = quote(database.host, safe="/")
-    return f"postgresql://{quote(database.user)}@/{quote(database.name)}?host={host}&port={database.port}"
+    """The ``postgresql://`` address of a database, over TCP or over a socket's folder."""
+    query = {"host": database.host, "port": str(database.port), **dict(database.options)}
+    login = quote(database.user, safe="") + (f":{quote(database.password, safe='')}" if database.password else "")
+    at = f"{login}@" if login else ""
+    return f"postgresql://{at}/{quote(database.name, safe='')}?{urlencode(query, safe='/')}"
 
 
 def export_addresses(server: Server, env: Environment) -> None:

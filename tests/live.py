@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from config.attach import url_of
 from config.deathsignal import tied_to_parent
+from config.env import Database
 
 BASE = Path(__file__).resolve().parent.parent
 START_S = 60
@@ -76,8 +78,7 @@ def _environment() -> dict[str, str]:
     from django.db import connection
 
     found: dict[str, Any] = connection.settings_dict
-    login = f"{found['USER']}{':' + found['PASSWORD'] if found['PASSWORD'] else ''}@" if found["USER"] else ""
-    url = f"postgresql://{login}{found['HOST'] or '127.0.0.1'}:{found['PORT'] or 5432}/{found['NAME']}"
+    url = url_of(Database(found["NAME"], found["USER"], found["PASSWORD"], found["HOST"], int(found["PORT"] or 5432)))
     return {
         "DATABASE_URL": url,
         "DATABASE_OWNER_URL": url,

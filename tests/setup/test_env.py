@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
+from config.attach import url_of
 from config.env import BadSetting, Environment
 
 
@@ -72,6 +74,21 @@ def test_reads_a_database_address_over_a_socket() -> None:
 def test_refuses_a_bad_database_address_by_name(url: str) -> None:
     with pytest.raises(BadSetting, match=r"^DATABASE_URL: "):
         env(DATABASE_URL=url).database("DATABASE_URL")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://anna:p%40ss%2F@db.example:6432/drain%20board?sslmode=require",
+        "postgresql://web@/drainboard?host=/tmp/a%20b/socket",
+        "postgresql:///drainboard",
+    ],
+)
+def test_writes_an_address_that_reads_as_the_same_database(url: str) -> None:
+    database = env(U=url).database("U")
+    assert database is not None
+    assert env(U=url_of(database)).database("U") == database
+    assert psycopg.conninfo.conninfo_to_dict(url_of(database))["dbname"] == database.name
 
 
 def test_never_repeats_a_password() -> None:
