@@ -18,21 +18,20 @@ class Sentence(NamedTuple):
 def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
     """The words of a gap card. `found` is one of the summary's gaps; the start's time is shown beside, not in the words."""
     what = step_name(found)
-    key = found.get("key")
     verdict, confidence = found.get("verdict"), found.get("confidence")
     if verdict == "may_run_twice" and confidence == "certain":
-        return Sentence(f"{what} may run twice", "and has no result.", _repeat(key, native=native), "It was started")
+        return Sentence(f"{what} may run twice", "and has no result.", _repeat(found, native=native), "It was started")
     if verdict == "may_run_twice":
         return Sentence(
             f"{what} may run twice",
             "Its runtime records a start late or not at all, so it may have begun without a trace.",
-            _repeat(key, native=native),
+            _repeat(found, native=native),
         )
     if verdict == "failed_may_have_run":
         return Sentence(
             f"{what} failed, and may have run",
             "An error, timeout or cancel is recorded, which does not prove that nothing happened outside.",
-            "Look outside before it is repeated. " + _repeat(key, native=native),
+            "Look outside before it is repeated. " + _repeat(found, native=native),
         )
     if verdict == "waiting":
         return Sentence(
@@ -45,8 +44,10 @@ def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
     )
 
 
-def _repeat(key: Any, *, native: bool) -> str:
-    if key:
+def _repeat(found: Mapping[str, Any], *, native: bool) -> str:
+    if found.get("repeat"):
+        return f"If this run recovers: {str(found['repeat'])[0].lower()}{str(found['repeat'])[1:]}"
+    if found.get("key"):
         return "If this run recovers, the step is sent again with the same key, so a service that honours keys takes it once."
     if native:
         return "It carries no key, so it is not repeated by itself: unless its code calls it safe to rerun, the run parks until somebody says whether it happened."
