@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from drainboard import wire
 
 from journals import store
+from runs import controls
 from runs.models import Run, Step
 from runs.page import OpenEntry, number_of, part
 from runs.pretty import pretty
@@ -40,6 +41,7 @@ class Cause:
     ord: int | None = None  # the step to look at
     step: str = ""
     entry: int | None = None
+    commands: Sequence[controls.Command] = ()  # what somebody has to type elsewhere
 
 
 _TOLD_BY: Final = {
@@ -51,7 +53,10 @@ _TOLD_BY: Final = {
 
 
 def cause(run: Run) -> Cause | None:
-    """Why a run is where it is, where that needs saying: failed, held, stopping or stopped, stuck, stranded, not understood."""
+    """Why a run is where it is, where that needs saying: failed, held, stopping or stopped, stuck, stranded, not understood;
+    or decided on here and not carried out by its runtime."""
+    if (asked := controls.asked(run)) is not None:
+        return Cause(mean="attention", title=asked.title, text=asked.text, entry=asked.number, commands=asked.commands)
     if run.status == "failed":
         return _failure(run)
     if run.status == "held":

@@ -37,11 +37,12 @@ def pin_run(head_id: int, *, build: str = "", reason: str, by: str, actor: str) 
     Raises `RunEnded`, `NothingToPinTo`, `UnknownBuild`, `ReasonMissing`.
     """
     head = _open_head(head_id, reason)
-    label = build or applying.pin_target(head)
+    here = applying.pin_target(head)
+    label = build or here
     if not label:
         raise NothingToPinTo(f"run {head.run!r} has not been opened and names no build; name the build to pin it to")
-    if build:
-        registering.find(agent=head.agent, label=build)
+    if label != here:
+        registering.find(agent=head.agent, label=label)
     return applying.pin(head, build=label, reason=reason, by=by, actor=actor)
 
 

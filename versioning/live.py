@@ -8,6 +8,7 @@ from typing import Final
 from django.db import connection
 
 from journals import store
+from journals.adapters.controls import quoted
 from versioning.models import LIVE_FOR_S, Build, WorkerSeen
 
 # Leases are renewed in the head alone; which runs can have one, the projection knows: those that run. A run opened a moment
@@ -23,6 +24,12 @@ def builds(*, agent: str, environment: str, now: datetime) -> set[str]:
     An empty environment means all.
     """
     return set().union(*by_place(now=now, agent=agent, environment=environment).values())
+
+
+def start_command(*, build: str, environment: str) -> str:
+    """The line that starts a worker of a build; MODULE:AGENT is where the agent's code is."""
+    where = f" --environment {quoted(environment)}" if environment else ""
+    return f"python -m drainboard worker MODULE:AGENT --build {quoted(build)}{where}"
 
 
 def by_agent(*, now: datetime) -> dict[str, set[str]]:

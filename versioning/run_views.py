@@ -17,9 +17,9 @@ from journals import store
 from journals.access import actor_of, has_role, role_required
 from journals.errors import Refused, UnknownRun
 from runs import actions as run_actions
-from runs import projection
+from runs import controls, projection
 from runs.models import Run
-from versioning import actions, shown_runs
+from versioning import actions, outcomes, shown_runs
 from versioning.forms import GapForm, RunActionForm
 
 
@@ -105,11 +105,21 @@ def act(request: HttpRequest, key: str, name: str) -> HttpResponse:
         given = {"by": request.user.get_username(), "actor": actor_of(request), **form.cleaned_data}
         try:
             action.call(head.id, **given)
-            messages.success(request, f"{action.button}: done. It stands in the run's journal.")
+            after = store.head(head.id)
+            told = messages.success if head.native else messages.warning
+            told(request, outcomes.said(name, after, given, now=timezone.now()))
             return redirect("runs:detail", key)
         except Refused as e:
             form.add_error(None, str(e))
-    context = {"head": head, "name": name, "act": action, "form": form, "builds": shown_runs.labels(head.agent)}
+    context = {
+        "head": head,
+        "name": name,
+        "act": action,
+        "form": form,
+        "builds": shown_runs.labels(head.agent, on=form["build"].value()),
+        "foreign": None if head.native else _foreign(head, name, form),
+        "waits": _waits(head, name, form),
+    }
     status = 422 if request.method == "POST" else 200
     return render(request, "versioning/run_act.html", context, status=status)
 
@@ -147,6 +157,28 @@ def _head(key: str) -> store.HeadRow:
         raise Http404(str(e)) from None
     projection.catch_up([found.id])
     return found
+
+
+def _foreign(head: store.HeadRow, name: str, form: RunActionForm) -> dict[str, Any]:
+    """What the form says about a run of another runtime: that nothing is carried out, and the commands that do it."""
+    build = str(form["build"].value() or "")
+    reason = str(form["message"].value() or form["reason"].value() or "")
+    return {
+        "title": controls.title(head.runtime),
+        "verb": name,
+        "commands": controls.for_head(head, action=name, build=build, reason=reason),
+    }
+
+
+def _waits(head: store.HeadRow, name: str, form: RunActionForm) -> str:
+    """That no worker of the build is live, where the action needs one."""
+    build = str(form["build"].value() or "") if name in ("pin", "move") else ""
+    if name == "release":
+        build = head.pinned_build or head.open_build or head.build
+    if not head.native or not build:
+        return ""
+    found = outcomes.who_may(head, build, now=timezone.now())
+    return found if found.startswith("No worker") else ""
 
 
 def _first(head: store.HeadRow, name: str) -> dict[str, Any]:

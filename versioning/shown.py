@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from journals import store
 from journals.errors import UnknownRun
+from runs import controls
 from runs.models import Run
-from versioning import assessing, deploying, drain, mismatch, queries, ruling
+from versioning import assessing, deploying, drain, live, mismatch, queries, ruling
 from versioning.assessing import Assessed, Group
 from versioning.models import STOP_NAMES, AgentPolicy, Decision, Deploy
 
@@ -23,6 +24,7 @@ STAGES: Final = (
     ("drained", "drained"),
 )
 RUNS_SHOWN: Final = 100  # rows of a page of a group
+COMMANDS_SHOWN: Final = 20  # runs whose commands stand on the page of a decision
 VERBS: Final = {"pin": "Pin and drain", "continue": "Continue", "stop": "Stop…"}
 
 
@@ -172,6 +174,8 @@ def decision_page(deploy: Deploy, *, action: str, group: str, run_key: str, now:
         "lines": lines_of(found.differences),
         "button": button(action, found.count, deploy.build.label),
         "follows": follows(action, found, deploy.build.label),
+        "foreign": foreign_of(deploy, action, run, found, assessed),
+        "waits": waits(deploy, action, found, now=now),
         "standing": deploy.decisions.standing().filter(group=group, run_key=run_key).first(),
         "stop_names": STOP_NAMES,
         "initial": {
@@ -183,6 +187,52 @@ def decision_page(deploy: Deploy, *, action: str, group: str, run_key: str, now:
             "message": f"Build {deploy.build.label} changes: {ruling.in_words(found.differences)}.",
         },
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The runs of a group that live in another runtime: nothing here carries a decision about them out."""
+
+    count: int
+    native: int
+    titles: str  # what people call the runtimes
+    commands: Sequence[tuple[Run, controls.Command]]  # of the first ones
+
+
+def foreign_of(deploy: Deploy, action: str, run: Run | None, group: Group, assessed: Assessed) -> Foreign | None:
+    """The foreign runs that a decision would be about, with the commands that carry it out; None when there are none."""
+    if run is not None:
+        ids = [] if run.native else [run.pk]
+    else:
+        pairs = [pair for pair in group.pairs if not pair.native]
+        ids = [head_id for head_id, _ in assessed.runs_of(pairs)] if pairs else []
+    if not ids:
+        return None
+    verb = "move" if action == "continue" else action
+    rows = list(Run.objects.filter(pk__in=ids).only("key", "run", "runtime", "build").order_by("pk")[:COMMANDS_SHOWN])
+    made = []
+    for row in rows:
+        head = store.head(row.pk)
+        build = row.build if action == "pin" else deploy.build.label
+        made += [(row, command) for command in controls.for_head(head, action=verb, build=build)[:1]]
+    runtimes = Run.objects.filter(pk__in=ids).values_list("runtime", flat=True).distinct()
+    titles = " and ".join(sorted({controls.title(runtime) for runtime in runtimes}))
+    return Foreign(len(ids), max(group.count - len(ids), 0), titles, made)
+
+
+def waits(deploy: Deploy, action: str, group: Group, *, now: datetime) -> list[tuple[str, int, str]]:
+    """(build, runs, command that starts a worker of it) where the decision needs a worker and none is live."""
+    needed = (
+        dict(group.builds) if action == "pin" else {deploy.build.label: group.count} if action == "continue" else {}
+    )
+    if not needed or (group.pairs and not any(pair.native for pair in group.pairs)):
+        return []
+    alive = live.builds(agent=deploy.agent, environment=deploy.environment, now=now)
+    return [
+        (label, count, live.start_command(build=label, environment=deploy.environment))
+        for label, count in sorted(needed.items())
+        if label and label not in alive
+    ]
 
 
 def button(action: str, count: int, label: str) -> str:
@@ -200,7 +250,7 @@ def follows(action: str, group: Group, label: str) -> str:
     builds = ", ".join(f"{name or 'an unknown build'} ({count:,})" for name, count in sorted(group.builds.items()))
     if action == "pin":
         return (
-            f"They finish on the build that they are on: {builds}. Workers of other builds are refused. "
+            f"They stay with the build that they are on: {builds}. Workers of other builds are refused. "
             f"Runs of this group that come later are pinned too."
         )
     if action == "continue":
@@ -214,13 +264,26 @@ def follows(action: str, group: Group, label: str) -> str:
     )
 
 
-def decided(decision: Decision, reached: int) -> str:
+def decided(
+    decision: Decision,
+    reached: int,
+    *,
+    foreign: Foreign | None = None,
+    waiting: Sequence[tuple[str, int, str]] = (),
+) -> str:
     """The message after a decision."""
     subject = f"run {decision.run_key}" if decision.run_key else f"{decision.expected:,} runs"
     words = {"pin": f"{subject} pinned", "continue": f"{subject} continue", "stop": f"{subject} stopped or stopping"}
     rest = decision.expected - reached
     tail = f"; {rest:,} more are being reached" if rest > 0 else ""
-    return f"Decided: {words[decision.action]}. It stands in {reached:,} journal{'' if reached == 1 else 's'}{tail}."
+    made = [f"Decided: {words[decision.action]}. It stands in {reached:,} journal{'' if reached == 1 else 's'}{tail}."]
+    if foreign is not None:
+        of = "None of them is" if not foreign.native else f"{foreign.count:,} of them are not"
+        made.append(f"{of} carried out: they live in {foreign.titles}; each run's page has the command.")
+    made += [
+        f"{count:,} will not finish until a worker of build {label} runs: {line}" for label, count, line in waiting
+    ]
+    return " ".join(made)
 
 
 def undecided_words(policy: AgentPolicy | None, group: Group) -> str:

@@ -13,9 +13,10 @@ from versioning import assessing, registering, ruling, shown
 from versioning.models import Build, Deploy
 
 
-def labels(agent: str) -> list[str]:
-    """Labels of the agent's builds, newest first, at most 200."""
-    return list(Build.objects.filter(agent=agent).order_by("-id").values_list("label", flat=True)[:200])
+def labels(agent: str, *, on: str | None = "") -> list[str]:
+    """Labels of the agent's builds, newest first, at most 200; and the one that the run is on, which may be unregistered."""
+    known = list(Build.objects.filter(agent=agent).order_by("-id").values_list("label", flat=True)[:200])
+    return known if not on or on in known else [on, *known]
 
 
 def gap(head: store.HeadRow, branch: str, step: int) -> Mapping[str, Any] | None:

@@ -100,6 +100,7 @@ def decide(request: HttpRequest, key: str) -> HttpResponse:
         action=asked["action"], reason=asked["reason"], group=asked["group"], run_key=asked["run"],
         name=asked["name"], message=asked["message"],
     )  # fmt: skip
+    view = _decision(found, form.data) or {"foreign": None, "waits": []}
     try:
         made = deploying.decide(
             found, wish, version=asked["version"], by=request.user.get_username(), now=timezone.now()
@@ -112,21 +113,27 @@ def decide(request: HttpRequest, key: str) -> HttpResponse:
     reached = deploying.reach(made, limit=deploying.INLINE)
     if made.expected > reached:
         nudge(made)
-    messages.success(request, shown.decided(made, reached))
+    told = messages.success if not (view["foreign"] or view["waits"]) else messages.warning
+    told(request, shown.decided(made, reached, foreign=view["foreign"], waiting=view["waits"]))
     return redirect("versioning:deploy", found.key)
 
 
-def _decision_page(
-    request: HttpRequest, found: Deploy, form: DecisionForm | None, *, stale: Refused | None = None, status: int = 200
-) -> HttpResponse:
-    asked = form.data if form is not None else request.GET
-    view = shown.decision_page(
+def _decision(found: Deploy, asked: Any) -> dict[str, Any] | None:
+    """What the decision that a form or an address asks for would do."""
+    return shown.decision_page(
         found,
         action=asked.get("action", ""),
         group=asked.get("group", ""),
         run_key=asked.get("run", ""),
         now=timezone.now(),
     )
+
+
+def _decision_page(
+    request: HttpRequest, found: Deploy, form: DecisionForm | None, *, stale: Refused | None = None, status: int = 200
+) -> HttpResponse:
+    asked = form.data if form is not None else request.GET
+    view = _decision(found, asked)
     if view is None:
         if stale is not None:
             messages.error(request, str(stale))

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, Protocol
 
+from journals.adapters.controls import Control
+
 StartEvidence = Literal["before_effect", "on_close", "never"]
 
 
@@ -40,6 +42,7 @@ class AdapterInfo:
     capabilities: frozenset[str] = (
         frozenset()
     )  # of: stop, pin, resume, approve (what the runtime's own controls can do)
+    controls: tuple[Control, ...] = ()  # the runtime's own commands, most direct first; nothing here runs them
     limits: tuple[Mapping[str, Any], ...] = ()  # {what, unit, limit, source, as_of}
     chain_separator: str = ""  # run ids are `<name><separator><execution>`; people know the name
     how_to_export: str = ""  # the exact command that makes a file we read

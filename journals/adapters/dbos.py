@@ -25,6 +25,7 @@ from journals.adapters.base import (
     Partial,
     Refused,
 )
+from journals.adapters.dbos_controls import CONTROLS
 from journals.adapters.dbos_forms import CLI_STEPS, Capture, Part, captures
 from journals.adapters.dbos_json import read_json
 from journals.adapters.dbos_lines import lines_of
@@ -44,6 +45,7 @@ INFO = AdapterInfo(
         note="DBOS records a step only when it has ended, and one row for all tries: a step in flight has no row and no name.",
     ),
     capabilities=frozenset({"stop", "pin", "resume", "approve"}),
+    controls=CONTROLS,
     how_to_export='pg_dump --data-only --schema=dbos "$DBOS_SYSTEM_DATABASE_URL" > dbos.sql   (or the SQLite file itself)',
 )
 

@@ -27,6 +27,7 @@ from journals.adapters.base import (
     Refused,
     Unread,
 )
+from journals.adapters.temporal_controls import CONTROLS
 from journals.adapters.temporal_facts import Facts, best, facts_of, state_line
 from journals.adapters.temporal_history import COMMANDS, Event, History
 from journals.adapters.temporal_kinds import not_a_journal, sniff_head, text_reason
@@ -46,6 +47,7 @@ INFO: Final = AdapterInfo(
         note="Temporal records that a step is scheduled before it runs, but its start only when it ends, and of several tries only the last.",
     ),
     capabilities=frozenset(("stop", "pin", "resume", "approve")),
+    controls=CONTROLS,
     limits=(
         {
             "what": "entries",
