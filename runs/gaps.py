@@ -138,10 +138,15 @@ def _last_is_open(last: Step | None, journal: Journal, judged: Sequence[Judged])
 
 def _tail(journal: Journal, ground: Ground) -> Gap | None:
     """What may stand behind the last entry of the main line; None when the record proves that nothing does."""
-    if not ground.in_flight or (ground.native and (ground.alive or not ground.opened)):
-        return None
     number = max((s.number for s in journal.steps if s.branch == ""), default=0) + 1
-    if ground.native:
+    stated = ground.facts.out.get("last_step") if ground.facts else None
+    short = isinstance(stated, int) and stated >= number
+    if not short and _nothing_behind(ground):
+        return None
+    if short:
+        verdict, confidence, effect, effects = Verdict.UNKNOWN, Confidence.UNKNOWN, "write", Effects.UNKNOWN
+        reason = f"The source says that {stated} steps are recorded; step {number} and what follows are not here."
+    elif ground.native:
         verdict, confidence, effect, effects = Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE, "read", Effects.NONE
         reason = (
             "Its worker is gone. A write would have left its start, and none is here; a read may have been under way."
@@ -149,13 +154,9 @@ def _tail(journal: Journal, ground: Ground) -> Gap | None:
     elif ground.torn:
         verdict, confidence, effect, effects = Verdict.UNKNOWN, Confidence.UNKNOWN, "write", Effects.UNKNOWN
         reason = f"The journal may be incomplete behind its last entry: {ground.torn}."
-    elif ground.facts is not None and ground.facts.waiting:
-        return None
     elif ground.evidence.write == "never":
         verdict, confidence, effect, effects = Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE, "write", Effects.UNKNOWN
-        reason = "This runtime records a step only when it ends: the next one may be under way, its name is not known."
-    elif ground.end_known:
-        return None
+        reason = "This runtime records a step only when it ends: the next one may have been under way, its name is not known."
     else:
         verdict, confidence, effect, effects = Verdict.UNKNOWN, Confidence.UNKNOWN, "write", Effects.UNKNOWN
         reason = "The export ends here and does not say that the run does; later steps may exist."
@@ -163,6 +164,20 @@ def _tail(journal: Journal, ground: Ground) -> Gap | None:
         branch="", step=number, kind=None, name=None, verdict=verdict, confidence=confidence, key=None, reason=reason,
         entries=(), effect=effect, effects=effects,
     )  # fmt: skip
+
+
+def _nothing_behind(ground: Ground) -> bool:
+    """Whether the record proves that no step of the main line stands behind the last one that is recorded."""
+    if ground.native:
+        return not ground.in_flight or ground.alive or not ground.opened
+    told = ground.facts is not None and ground.facts.says_what_is_open
+    if not ground.in_flight:  # a step that was under way at the end leaves no record where only ends are recorded
+        return ground.completed or ground.evidence.write != "never" or told
+    if ground.torn:
+        return False
+    if ground.facts is not None and ground.facts.waiting:
+        return True
+    return ground.evidence.write != "never" and ground.end_known
 
 
 _WORST: Mapping[tuple[Verdict, Confidence], int] = {
