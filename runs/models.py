@@ -7,9 +7,12 @@ mark, names and keys are kept by `journals.store.encode_text`.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
+from django.utils import timezone
 
 __all__ = ["Run", "Step", "VersionSet"]
 
@@ -55,8 +58,8 @@ class Run(models.Model):
         default=""
     )  # approval:<id> | signal:<name> | timer | gap:<branch>:<step> | child:<run>
     parked_since = models.DateTimeField(null=True)
-    wake_at = models.DateTimeField(null=True)  # when the timer it waits for is due
-    waiting_for = models.TextField(default="")  # parked_on in words
+    wake_at = models.DateTimeField(null=True)  # when what it waits for is due or, for native runs, came
+    waiting_for = models.TextField(default="")  # what it waits for in words, `runs.waiting`
     parent = models.TextField(default="")
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
@@ -106,6 +109,19 @@ class Run(models.Model):
     def __str__(self) -> str:
         return self.run
 
+    @property
+    def idle(self) -> bool:
+        """It could go on, and no worker has it: native, neither parked nor held, without a live lease."""
+        if not self.native or self.status != "running":
+            return False
+        return self.lease_until is None or self.lease_until <= timezone.now()
+
+    @property
+    def waiting_since(self) -> datetime | None:
+        """Since when it waits for what `waiting_for` names: the decision or message that came last, else when it parked."""
+        came = self.native and self.wake_at is not None and self.wake_at <= timezone.now()
+        return self.wake_at if came else self.lease_until if self.idle else self.parked_since
+
 
 class Step(models.Model):
     """One step of a run. `ord` numbers the steps of a run by first appearance, from 1; a page is a range of it."""
@@ -132,6 +148,7 @@ class Step(models.Model):
     last_at = models.DateTimeField(null=True)
     preview = models.TextField(default="")  # the beginning of its result
     error = models.TextField(default="")  # `type: message` of the last error
+    said = models.TextField(default="")  # its decision, its resolution or what it waits for, in words
     digest = models.BigIntegerField(
         default=0
     )  # of the other columns: tells the next fold whether the row is still right

@@ -45,7 +45,11 @@ class Reason(NamedTuple):
 def reasons(environment: str, now: datetime) -> list[Reason]:
     """Every reason to call a person, most urgent first."""
     at = Filters(environment=environment)
-    held, stuck, parked = Q(status="held"), Q(status="stuck"), Q(status="parked", parked_on__startswith="approval:")
+    held, stuck, parked = (
+        Q(status="held"),
+        Q(status="stuck"),
+        Q(status="parked", parked_on__startswith="approval:") & ~Q(native=True, wake_at__isnull=False),
+    )
     unproven, failed = Q(in_flight=True, gap="unknown"), Q(status="failed", ended_at__gte=now - timedelta(hours=24))
     return [
         Reason("gap", "Gap open", "attention", "A step was begun and has no result: if the run recovers, it may run again.", GAP_OPEN, at.url(view="gap")),

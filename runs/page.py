@@ -147,7 +147,10 @@ def _step_row(step: Step, last: dict[str, Any]) -> StepRow:
     held = {name: _held(name, versions.get(name), last) for name in ("prompt", "model", "tools")}
     _remember(last, versions)
     took = None
-    if step.first_at and step.last_at and step.first_at != step.last_at and step.status != "started":
+    by_person = step.kind == "approval" or step.said.startswith(
+        "resolved by "
+    )  # what a person took is not the step's time
+    if step.first_at and step.last_at and step.first_at != step.last_at and step.status != "started" and not by_person:
         took = (step.last_at - step.first_at).total_seconds()
     return StepRow(
         step,

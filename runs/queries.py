@@ -189,6 +189,9 @@ ROW: Final = (
     "waiting_for",
     "parked_on",
     "parked_since",
+    "wake_at",
+    "lease_until",
+    "native",
     "started_at",
     "ended_at",
     "last_at",
@@ -251,7 +254,7 @@ def listed(rows: Sequence[Run]) -> list[Listed]:
 def last_errors(rows: Sequence[Run]) -> dict[int, str]:
     """By head id, the last error of the failed ones among these runs."""
     failed = [row.head_id for row in rows if row.status == "failed"]
-    found = Step.objects.filter(run_id__in=failed).exclude(error="").order_by("run_id", "-ord").distinct("run_id")
+    found = Step.objects.filter(run_id__in=failed).exclude(error="").exclude(status="result").order_by("run_id", "-ord").distinct("run_id")
     return dict(found.values_list("run_id", "error")) if failed else {}
 
 

@@ -15,12 +15,13 @@ from runs.facts import failure_text
 from runs.safe import packed, packed_versions, shown
 from runs.steps import Step
 from runs.summary import StepRow, Summary
+from runs.waiting import step_words, waits_for
 
 __all__ = ["STEP_COLUMNS", "digest_of", "run_columns", "step_rows"]
 
 STEP_COLUMNS: Final = (
     "ord", "branch", "step", "kind", "name", "status", "attempts", "effect", "key", "verdict", "confidence", "effects", "versions",
-    "entries", "first_at", "last_at", "preview", "error",
+    "entries", "first_at", "last_at", "preview", "error", "said",
 )  # fmt: skip
 PREVIEW: Final = 160  # characters
 ERROR: Final = 400
@@ -46,7 +47,7 @@ def run_columns(made: Summary, *, head: Any, closed: Mapping[str, Any], fallback
         "parked_on": encode_text(made.parked_on),
         "parked_since": made.parked_since,
         "wake_at": made.wake_at,
-        "waiting_for": shown(_waiting_for(made), 200),
+        "waiting_for": shown(waits_for(made, native=head.native, leased=head.leased, now=head.now), 200),
         "parent": encode_text(made.parent),
         "started_at": made.started_at,
         "ended_at": made.ended_at,
@@ -86,25 +87,6 @@ def summary_of(made: Summary) -> dict[str, Any]:
     }
 
 
-def _waiting_for(made: Summary) -> str:
-    kind, _, name = made.parked_on.partition(":")
-    until = f" until {made.wake_at.isoformat(timespec='seconds').replace('+00:00', 'Z')}" if made.wake_at else ""
-    if kind == "approval":
-        asked = next((a for a in made.approvals if a.id == name), None)
-        title = (
-            (asked.request.entry.name if asked and asked.request else None) or (asked.tool if asked else None) or name
-        )
-        return f"approval of {title}"
-    if kind == "signal":
-        return f"{'a message' if name == '?' else f'signal {name}'}{until}"
-    if kind == "gap":
-        branch, _, step = name.rpartition(":")
-        return f"a word on step {f'{branch}:{step}' if branch else step}"
-    if kind == "child":
-        return f"child run {name}"
-    return f"timer{until}" if kind == "timer" else made.parked_on
-
-
 def digest_of(row: tuple[Any, ...]) -> int:
     """64 bits that stand for a row of `step_rows`; kept beside it, so that a fold need not read what it wrote before."""
     return int.from_bytes(
@@ -124,7 +106,7 @@ def _step(row: StepRow, place: int) -> tuple[Any, ...]:
         place, encode_text(step.branch), _small(step.number), step.kind, encode_text(step.name) if step.name is not None else None,
         str(row.status), _small(step.count), "write" if step.write else "read", encode_text(key) if key is not None else None,
         str(judged.verdict), str(judged.confidence), str(judged.effects), packed_versions(row.versions) if row.versions is not None else None,
-        [s.number for s in step.entries], row.first_at, row.last_at, _preview(row), _error(row),
+        [s.number for s in step.entries], row.first_at, row.last_at, _preview(row), _error(row), shown(step_words(row), ERROR),
     )  # fmt: skip
 
 
@@ -136,7 +118,8 @@ def _small(number: int) -> int:
 def _preview(row: StepRow) -> str:
     """The beginning of the result; empty for none and for a value that the skeleton left out."""
     results = row.step.results
-    value = results[0].entry.out if results else wire.MISSING
+    given = row.step.resolution if row.step.resolution is not None and not row.step.attempts else None
+    value = results[0].entry.out if results else given.entry.out if given is not None else wire.MISSING
     if value is wire.MISSING or (isinstance(value, Mapping) and "$cut" in value):
         return ""
     text = value if isinstance(value, str) else _text(value)

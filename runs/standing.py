@@ -68,8 +68,9 @@ def parking(
     *,
     native: bool,
     in_flight: bool,
+    now: datetime,
 ) -> Parking:
-    """What the run waits for, since when, and when the timer is due; empty when it does not wait or nothing says so."""
+    """What the run waits for, since when, and when it is due or came; empty when it does not wait or nothing says so."""
     if not in_flight:
         return Parking()
     if native:
@@ -77,7 +78,7 @@ def parking(
         return Parking(
             head.parked_on,
             parked.recorded_at if parked and head.parked_on else None,
-            head.wake_at if head.parked_on == "timer" else None,
+            head.wake_at if head.parked_on and _is_due_or_timed(head, now) else None,
         )
     if facts is not None and facts.waiting:
         first = facts.waiting[0]
@@ -96,6 +97,11 @@ def parking(
     if parked is not None and parked.entry.kind == "run.parked":
         return Parking(parked.entry.reason or "", happened_at(parked), moment(parked.entry.until))
     return Parking()
+
+
+def _is_due_or_timed(head: HeadFacts, now: datetime) -> bool:
+    """A decision or a message that came makes a run due at once; before that only a timer has a time of its own."""
+    return head.parked_on == "timer" or (head.wake_at is not None and head.wake_at <= now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     ground = _ground(journal, facts, status, evidence=evidence, native=native, head=head, now=now)
     judged = verdicts(journal, ground)
     open_gaps = gaps(journal, judged, ground)
-    parking = standing.parking(journal, judged, facts, head, native=native, in_flight=ground.in_flight)
+    parking = standing.parking(journal, judged, facts, head, native=native, in_flight=ground.in_flight, now=now)
     recorded = versions.record(journal.entries)
     approvals = consent.collect(journal, now=now)
     times = standing.times(journal, native=native, status=status)
@@ -239,7 +239,10 @@ def _gap_findings(open_gaps: Sequence[Gap], *, alive: bool) -> list[Finding]:
         f"{g.name or 'a step without a name'}{f' ({g.branch}:{g.step})' if g.branch else f' (step {g.step})' if g.step else ''}"
         for g in serious[:5]
     )
-    sure = any(g.verdict == Verdict.MAY_RUN_TWICE and g.confidence == Confidence.CERTAIN and (g.repeat or not g.key) for g in serious)
+    sure = any(
+        g.verdict == Verdict.MAY_RUN_TWICE and g.confidence == Confidence.CERTAIN and (g.repeat or not g.key)
+        for g in serious
+    )
     severity = Severity.INFO if alive else Severity.ERROR if sure else Severity.WARNING
     more = f" and {len(serious) - 5} more" if len(serious) > 5 else ""
     return [

@@ -23,12 +23,13 @@ def _words(mean: str, **titles: str) -> dict[str, Word]:
 RUN: Final[dict[str, Word]] = {
     **_words(
         "good",
-        running="A worker holds the lease, or the run is free to be claimed; ends when it parks, is held, or finishes.",
+        running="A worker holds the lease; ends when it parks, is held, or finishes.",
         completed="The agent returned; the journal is closed and nothing will run again.",
     ),
     **_words(
         "waiting",
         parked="Waits for an approval, a signal, a timer or a child run; no worker is busy with it until that arrives.",
+        idle="Nobody runs it: it can go on, and the next live worker of its build takes it.",
         stopping="A stop was asked for; it takes effect at the next step, and results of steps in flight are still taken.",
     ),
     **_words(

@@ -78,7 +78,7 @@ def counted(where: Where, *, live: Collection[str]) -> tuple[list[Counted], int]
         count(*) FILTER (WHERE {OPENED}),
         count(*) FILTER (WHERE gap = 'may_run_twice'),
         count(*) FILTER (WHERE status = 'parked'),
-        count(*) FILTER (WHERE status = 'parked' AND parked_on LIKE 'approval:%%'),
+        count(*) FILTER (WHERE status = 'parked' AND parked_on LIKE 'approval:%%' AND (wake_at IS NULL OR NOT native)),
         count(*) FILTER (WHERE 'stranded' = ANY(findings)),
         count(*) FILTER (WHERE status = 'held'),
         min(coalesce(started_at, last_at))

@@ -46,6 +46,12 @@ def _chip(state: str, of: str, label: str, title: str, boxed: bool) -> str:
     )
 
 
+@register.simple_tag
+def run_chip(run: Any, boxed: bool = False) -> str:
+    """The chip of a run's status; a run that could go on and that no worker has says that it waits for one."""
+    return _chip("idle", "run", "needs a worker", "", boxed) if run.idle else _chip(run.status, "run", "", "", boxed)
+
+
 @register.filter
 def mean(state: Any, of: str = "") -> str:
     """The meaning of a state: good, waiting, attention, broken or plain."""

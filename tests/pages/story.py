@@ -114,3 +114,24 @@ def lease_over(worker: Worker) -> None:
     with transaction.atomic():
         head = store.lock(worker.head.id)
         store.change(head.id, lease_until=timedelta(seconds=-1))
+
+
+def asking(token: Callable[..., str], run: str = "order-7") -> Worker:
+    """Parked on an approval that nobody has decided; step 2 waits for it."""
+    from tests.approvals.asking import Asker
+
+    worker = Asker(token("worker"), run=run, agent="procurement", environment="prod").start({"n": 1}).open("1", "w-1")
+    sent(worker, model(worker, 1, "pay"))
+    assert worker.ask(step=2).status_code == 200
+    return sent(worker, worker.line("run.parked", reason="approval:a1"))
+
+
+def decided(worker: Worker, user: Any, decision: str = "approve", comment: str = "") -> None:
+    """What a person said about the request of `asking`."""
+    from runs.approvals import actions
+    from runs.approvals.models import Approval
+
+    asked = Approval.objects.get(head_id=worker.head.id)
+    actions.decide(
+        asked.id, user=user, said=actions.Said(decision=decision, fingerprint=asked.fingerprint, comment=comment)
+    )
