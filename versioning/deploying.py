@@ -18,7 +18,7 @@ from journals.errors import Refused
 from runs import projection
 from versioning import applying, assessing, drain, mismatch, queries, registering, ruling
 from versioning.assessing import Assessed, Group
-from versioning.models import STOP_NAMES, Applied, Assessment, Build, Decision, Deploy
+from versioning.models import STOP_NAMES, Applied, Assessment, Build, Decision, Deploy, StateChange
 
 BATCH: Final = 50  # runs whose heads are locked in one transaction
 INLINE: Final = 200  # runs that the deciding request reaches itself; the background task does the rest
@@ -163,6 +163,10 @@ def changes_since(deploy: Deploy, *, version: int) -> list[str]:
         f"{d.by} decided to {d.action} {'run ' + d.run_key if d.run_key else f'{d.expected} runs ({_of(d.differences)})'}"
         for d in deploy.decisions.filter(version__gt=version).order_by("id")
     ]
+    said += [
+        f"{c.by or 'somebody'} {'sent new runs to the target' if c.state == Deploy.State.ROLLING_OUT else 'rolled it back'}"
+        for c in deploy.changes.filter(version__gt=version)
+    ]
     seen = deploy.assessments.filter(version__lte=version).order_by("-version").first()
     last = _last(deploy)
     before, after = (seen.groups if seen else {}), (last.groups if last else {})
@@ -211,14 +215,16 @@ def reach_standing(deploy: Deploy) -> int:
     return sum(reach(decision, assessed=assessed) for decision in decisions)
 
 
-def roll_out(deploy: Deploy, *, version: int, now: datetime) -> Deploy:
+def roll_out(deploy: Deploy, *, version: int, now: datetime, reason: str = "", by: str = "") -> Deploy:
     """New runs go to the target from now on. Raises `StaleAssessment`, `BadDecision`."""
-    return _move(deploy, version=version, state=Deploy.State.ROLLING_OUT, rolled_out_at=now)
+    change = StateChange(state=Deploy.State.ROLLING_OUT, reason=reason.strip(), by=by, at=now)
+    return _move(deploy, change, version=version, rolled_out_at=now)
 
 
-def roll_back(deploy: Deploy, *, version: int, now: datetime) -> Deploy:
+def roll_back(deploy: Deploy, *, version: int, now: datetime, reason: str = "", by: str = "") -> Deploy:
     """Gives the deploy up: what its decisions have not reached stays as it is. Raises `StaleAssessment`, `BadDecision`."""
-    return _move(deploy, version=version, state=Deploy.State.ROLLED_BACK, ended_at=now)
+    change = StateChange(state=Deploy.State.ROLLED_BACK, reason=reason.strip(), by=by, at=now)
+    return _move(deploy, change, version=version, ended_at=now)
 
 
 def advance(deploy: Deploy, *, now: datetime) -> Deploy:
@@ -302,7 +308,11 @@ def _unreached(decision: Decision, assessed: Assessed | None) -> list[int]:
     return [head_id for head_id, _ in assessed.runs_of(pairs, limit=BATCH, without=decision.pk)]
 
 
-def _move(deploy: Deploy, *, version: int, state: str, **columns: Any) -> Deploy:
+def _move(deploy: Deploy, change: StateChange, *, version: int, **columns: Any) -> Deploy:
+    """Takes the deploy to the change's state and keeps the change, with the number of runs that are undecided then."""
+    state = change.state
+    projection.catch_up()
+    assessed = assessing.assess_build(deploy.build, environment=deploy.environment, now=change.at)
     with transaction.atomic():
         locked = Deploy.objects.select_for_update().select_related("build").get(pk=deploy.pk)
         refuse_stale(locked, version=version)
@@ -312,6 +322,9 @@ def _move(deploy: Deploy, *, version: int, state: str, **columns: Any) -> Deploy
                 f"deploy {locked.key} is {locked.get_state_display().lower()}; this needs {' or '.join(before)}"
             )
         _grow(locked, state=state, **columns)
+        change.deploy, change.version = locked, locked.version
+        change.undecided = queries.undecided(assessed, locked.decisions.standing())
+        change.save()
     return locked
 
 

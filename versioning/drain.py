@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -35,6 +36,7 @@ class Holder:
     step: str = ""  # the step that it is at, in words
     stranded: bool = False  # no live worker can take it
     pinned_to: str = ""
+    approval: str = ""  # how the approval that it is parked on stands: requested, approved, rejected, …
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Progress:
     stranded: int  # of those left: no live worker can take them
     held: int  # of those left: a person has to act
     stragglers: tuple[Straggler, ...] = ()  # the oldest, not necessarily all
+    commands: Sequence[
+        tuple[str, str]
+    ] = ()  # (build, the line that starts a worker of it) for the stranded ones among them
 
     @property
     def drained(self) -> bool:
@@ -84,10 +89,7 @@ def _reason(h: Holder, now: datetime) -> tuple[Why, str]:
     if h.status == "stuck":
         return "stranded", "its runtime fails at the same place again and again"
     if h.stranded and not leased:
-        return (
-            "stranded",
-            f"no live worker for build {h.pinned_to or h.build or 'unknown'}: start one, move it or stop it",
-        )
+        return "stranded", _stranded(h, now)
     if h.status == "stopping":
         return "stopping", "a stop was asked for; it takes effect between two steps"
     if leased:
@@ -95,6 +97,29 @@ def _reason(h: Holder, now: datetime) -> tuple[Why, str]:
     if not h.native:
         return "foreign", f"runs in its own runtime: {h.status}"
     return _waiting(h, now)
+
+
+def _stranded(h: Holder, now: datetime) -> str:
+    build = h.pinned_to or h.build or "unknown"
+    facts = [f"pinned to build {h.pinned_to}"] if h.pinned_to else []
+    if h.parked_on and not _woken(h, now):
+        facts.append(_waiting(h, now)[1])
+    elif h.parked_on:
+        facts.append(f"{_woken_by(h)} and waits for a worker")
+    facts.append(f"no worker of build {build} is live: start one, move it or stop it")
+    return "; ".join(facts)
+
+
+def _woken(h: Holder, now: datetime) -> bool:
+    return (h.wake_at is not None and h.wake_at <= now) or h.approval not in ("", "requested")
+
+
+def _woken_by(h: Holder) -> str:
+    """What the run waited for has come."""
+    if h.approval:
+        return h.approval.replace("_", " ")
+    what, _, name = h.parked_on.partition(":")
+    return {"signal": f"signal {name} has come", "timer": "its timer is due"}.get(what, "what it waited for has come")
 
 
 def _working(h: Holder) -> tuple[Why, str]:
@@ -105,8 +130,15 @@ def _working(h: Holder) -> tuple[Why, str]:
 
 def _waiting(h: Holder, now: datetime) -> tuple[Why, str]:
     what, _, name = h.parked_on.partition(":")
-    if h.wake_at is not None and h.wake_at <= now:
-        return "due", "due; the next worker of its build takes it"
+    pinned = f"pinned to build {h.pinned_to}; " if h.pinned_to else ""
+    if _woken(h, now):
+        came = f"{_woken_by(h)}; " if h.parked_on else ""
+        return "due", f"{pinned}{came}the next worker of build {h.pinned_to or h.build or 'unknown'} takes it"
+    why, text = _parked(h, what, name)
+    return why, f"{pinned}{text}"
+
+
+def _parked(h: Holder, what: str, name: str) -> tuple[Why, str]:
     if what == "timer" or (what and h.wake_at is not None):
         return "timer", f"waits for its timer until {_stamp(h.wake_at)}"
     if what == "approval":

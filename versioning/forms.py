@@ -49,6 +49,7 @@ class VersionForm(forms.Form):
     """A step of a deploy, taken as the page showed it."""
 
     version = forms.IntegerField(widget=forms.HiddenInput)
+    reason = _text("Reason", required=True, rows=2)
 
 
 class RunActionForm(forms.Form):

@@ -163,6 +163,25 @@ class Deploy(models.Model):
         return f"{self.key}: {self.agent} → {self.build.label} in {self.environment}"
 
 
+class StateChange(models.Model):
+    """A person sent new runs to the target, or gave the deploy up: who, when, why, and what stood open then."""
+
+    deploy = models.ForeignKey(Deploy, on_delete=models.CASCADE, related_name="changes")
+    state = models.TextField(choices=Deploy.State.choices)  # the state that it went to
+    reason = models.TextField(blank=True, default="")
+    by = models.TextField(blank=True, default="")
+    at = models.DateTimeField(db_default=Now())
+    version = models.IntegerField()  # Deploy.version that this change made
+    undecided = models.IntegerField(default=0)  # runs of groups without a decision at that moment
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["deploy", "version"], name="versioning_state_change_version")]
+
+    def __str__(self) -> str:
+        return f"{self.deploy_id} to {self.state} by {self.by}"
+
+
 class Assessment(models.Model):
     """The groups of a deploy at one of its versions: what a decision is checked against, and what is shown to have changed."""
 

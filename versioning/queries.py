@@ -12,6 +12,7 @@ from django.db.models import Count, Min, Q
 from django.db.models.functions import Coalesce
 
 from journals import store
+from runs.approvals.models import Approval
 from runs.models import Run
 from versioning import drain, live
 from versioning.assessing import Assessed, Group
@@ -46,17 +47,35 @@ def draining(
         stranded=Count("pk", filter=stranded),
         held=Count("pk", filter=Q(status="held") | Q(parked_on__startswith="gap:")),
     )
-    rows = left.only(*_HOLDER).order_by("started_at", "pk")[:shown] if shown else ()
-    return drain.Progress(**sums, stragglers=tuple(drain.reason(_holder(row, alive), now=now) for row in rows))
+    rows = list(left.select_related("head").only(*_HOLDER).order_by("started_at", "pk")[:shown]) if shown else []
+    said = _approvals(rows)
+    holders = [_holder(row, alive, approval=said.get((row.pk, row.parked_on), "")) for row in rows]
+    needed = {
+        (h.pinned_to or h.build, row.environment)
+        for h, row in zip(holders, rows, strict=True)
+        if h.stranded and h.native
+    }
+    commands = [(label, live.start_command(build=label, environment=place)) for label, place in sorted(needed) if label]
+    return drain.Progress(**sums, stragglers=tuple(drain.reason(h, now=now) for h in holders), commands=commands)
+
+
+def _approvals(rows: Sequence[Run]) -> dict[tuple[int, str], str]:
+    """(run, what it is parked on) -> how that approval stands."""
+    parked = [row.pk for row in rows if row.native and row.parked_on.startswith("approval:")]
+    if not parked:
+        return {}
+    found = Approval.objects.filter(head_id__in=parked).order_by("pk").values_list("head_id", "name", "state")
+    return {(head_id, f"approval:{name}"): state for head_id, name, state in found}
 
 
 _HOLDER: Final = (
     "key", "run", "build", "status", "native", "complete", "started_at", "last_at", "parked_on", "parked_since", "wake_at",
-    "lease_until", "worker", "gap", "current_step", "current_branch", "current_name", "findings", "pinned_to",
+    "lease_until", "worker", "gap", "current_step", "current_branch", "current_name", "findings", "pinned_to", "environment",
+    "head__wake_at",
 )  # fmt: skip
 
 
-def _holder(row: Run, alive: set[str]) -> drain.Holder:
+def _holder(row: Run, alive: set[str], *, approval: str) -> drain.Holder:
     where = f"{row.current_branch}:{row.current_step}" if row.current_branch else row.current_step
     return drain.Holder(
         key=row.key,
@@ -68,13 +87,14 @@ def _holder(row: Run, alive: set[str]) -> drain.Holder:
         since=row.started_at or row.last_at,
         parked_on=row.parked_on,
         parked_since=row.parked_since,
-        wake_at=row.wake_at,
+        wake_at=row.head.wake_at if row.native else row.wake_at,
         lease_until=row.lease_until,
         worker=row.worker,
         gap=row.gap,
         step=f"step {where} {row.current_name}".strip() if row.current_step else "",
         stranded="stranded" in row.findings or (row.native and (row.pinned_to or row.build) not in alive),
         pinned_to=row.pinned_to,
+        approval=approval,
     )
 
 

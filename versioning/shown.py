@@ -14,7 +14,7 @@ from runs import controls
 from runs.models import Run
 from versioning import assessing, deploying, drain, live, mismatch, queries, ruling
 from versioning.assessing import Assessed, Group
-from versioning.models import STOP_NAMES, AgentPolicy, Decision, Deploy
+from versioning.models import STOP_NAMES, AgentPolicy, Decision, Deploy, StateChange
 
 STAGES: Final = (
     ("assess", "assess"),
@@ -75,6 +75,7 @@ class DeployView:
     decisions: Sequence[Decision]
     run_decisions: Sequence[Decision]
     undecided: int
+    changes: Sequence[StateChange]  # roll-outs and the roll-back, newest first
     governed_by: Deploy | None  # a newer deploy, when this one no longer decides
     tag: str = ""
     applied: Mapping[int, int] = field(default_factory=dict)
@@ -85,14 +86,36 @@ def lines_of(differences: Sequence[mismatch.Difference]) -> list[Line]:
     return [Line(d.component, d.name, d.recorded, d.new, d.change, ruling.words_of(d)) for d in differences]
 
 
-def stages(state: str) -> list[tuple[str, str]]:
-    """(words, done|now|next) for the rail; a rolled back deploy ends there."""
+@dataclass(frozen=True, slots=True)
+class StepWords:
+    """What the page that asks before a step of a deploy says."""
+
+    name: str
+    title: str
+    said: str  # afterwards
+    danger: bool = False
+
+
+ROLL_OUT: Final = StepWords("roll_out", "Send new runs to build {build}", "New runs go to build {build} now.")
+ROLL_BACK: Final = StepWords(
+    "roll_back",
+    "Roll back build {build}",
+    "The deploy of build {build} is rolled back; new runs may go to any build again.",
+    danger=True,
+)
+
+
+def stages(state: str, *, undecided: int = 0) -> list[tuple[str, str]]:
+    """(words, done|open|now|next) for the rail; `open`: passed, and somebody still has to decide. A rolled back deploy ends there."""
     if state == Deploy.State.ROLLED_BACK:
-        return [("assess", "done"), ("decide", "done"), ("rolled back", "now")]
+        return [("assess", "done"), ("decide", "next" if undecided else "done"), ("rolled back", "now")]
     names = [name for name, _ in STAGES]
     at = names.index(state)
     last = state == Deploy.State.DRAINED
-    return [(words, "done" if n < at or last else "now" if n == at else "next") for n, (_, words) in enumerate(STAGES)]
+    made = [(words, "done" if n < at or last else "now" if n == at else "next") for n, (_, words) in enumerate(STAGES)]
+    if undecided and at > names.index("decide"):
+        made[names.index("decide")] = (f"decide: {undecided:,} open", "open")
+    return made
 
 
 def deploy_row(deploy: Deploy, *, now: datetime) -> dict[str, Any]:
@@ -123,14 +146,16 @@ def deploy_page(deploy: Deploy, *, now: datetime) -> DeployView:
         _row(group, decision, applied, policy, known - {deploy.build.label})
         for group, decision in queries.groups_with_decisions(assessed, decisions)
     ]
+    undecided = queries.undecided(assessed, decisions)
     view = DeployView(
         assessed=assessed,
-        stages=stages(deploy.state),
+        stages=stages(deploy.state, undecided=undecided),
         rows=rows,
         progress=deploying.draining(deploy, now=now),
         decisions=decisions,
         run_decisions=[d for d in decisions if d.run_key and d.superseded_at is None],
-        undecided=queries.undecided(assessed, decisions),
+        undecided=undecided,
+        changes=list(deploy.changes.order_by("-id")),
         governed_by=governing if governing is not None and governing.pk != deploy.pk else None,
         applied=applied,
     )

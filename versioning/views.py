@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -147,35 +148,40 @@ def _decision_page(
 
 
 @role_required("operator")
-@require_POST
+@require_http_methods(["GET", "POST"])
 def roll_out(request: HttpRequest, key: str) -> HttpResponse:
-    """New runs go to the target."""
-    return _step(request, key, deploying.roll_out, "New runs go to build {build} now.")
+    """GET says what follows for new runs and for undecided ones; POST sends new runs to the target."""
+    return _step(request, key, deploying.roll_out, shown.ROLL_OUT)
 
 
 @role_required("operator")
-@require_POST
+@require_http_methods(["GET", "POST"])
 def roll_back(request: HttpRequest, key: str) -> HttpResponse:
-    """The deploy is given up."""
-    return _step(
-        request,
-        key,
-        deploying.roll_back,
-        "The deploy of build {build} is rolled back; new runs may go to any build again.",
-    )
+    """GET says what stays; POST gives the deploy up."""
+    return _step(request, key, deploying.roll_back, shown.ROLL_BACK)
 
 
-def _step(request: HttpRequest, key: str, action: Any, said: str) -> HttpResponse:
+def _step(request: HttpRequest, key: str, action: Callable[..., Deploy], words: shown.StepWords) -> HttpResponse:
     found = _deploy(key)
-    form = VersionForm(request.POST)
-    if not form.is_valid():
-        raise Http404("The form carries no version.")
-    try:
-        action(found, version=form.cleaned_data["version"], now=timezone.now())
-        messages.success(request, said.format(build=found.build.label))
-    except Refused as e:
-        messages.error(request, str(e))
-    return redirect("versioning:deploy", found.key)
+    form = VersionForm(request.POST or None)
+    stale = None
+    if request.method == "POST" and form.is_valid():
+        asked = form.cleaned_data
+        try:
+            action(found, **asked, by=request.user.get_username(), now=timezone.now())
+            messages.success(request, words.said.format(build=found.build.label))
+            return redirect("versioning:deploy", found.key)
+        except deploying.StaleAssessment as e:
+            stale = e
+        except Refused as e:
+            messages.error(request, str(e))
+            return redirect("versioning:deploy", found.key)
+    view = shown.deploy_page(found, now=timezone.now())
+    if stale is not None or request.method == "GET":
+        form = VersionForm(initial={"version": found.version, "reason": form.data.get("reason", "")})
+    context = {"deploy": found, "view": view, "words": words, "form": form, "stale": stale}
+    status = 409 if stale is not None else 422 if request.method == "POST" else 200
+    return render(request, "versioning/step.html", context, status=status)
 
 
 def _deploy(key: str) -> Deploy:

@@ -142,10 +142,12 @@ def test_one_run_of_a_group_gets_its_own_decision(alice, deploy, fleet):
 def test_rolling_out_shows_what_is_left_and_why(alice, deploy):
     alice.post(f"/deploys/{deploy.key}/decide/", form(deploy, "pin"))
     deploy = deploying.find(deploy.key)
-    shown = text(alice.post(f"/deploys/{deploy.key}/roll-out/", {"version": deploy.version}, follow=True))
+    shown = text(
+        alice.post(f"/deploys/{deploy.key}/roll-out/", {"version": deploy.version, "reason": "r"}, follow=True)
+    )
     assert "waits for signal go since" in shown
     assert deploying.find(deploy.key).state == "draining"
-    refused = text(alice.post(f"/deploys/{deploy.key}/roll-back/", {"version": 1}, follow=True))
+    refused = text(alice.post(f"/deploys/{deploy.key}/roll-back/", {"version": 1, "reason": "r"}, follow=True))
     assert "is not as you saw it" in refused
 
 
@@ -323,3 +325,47 @@ def test_lists_cost_the_same_whatever_is_in_them(vera, deploy, fleet, django_ass
         vera.get(f"/builds/?agent={AGENT}")
     with django_assert_max_num_queries(30):
         vera.get("/agents/")
+
+
+def test_new_runs_are_sent_only_after_a_page_that_names_the_undecided(alice, deploy):
+    page = text(alice.get(f"/deploys/{deploy.key}/"))
+    assert "Send new runs to build 41…" in page
+    path = f"/deploys/{deploy.key}/roll-out/"
+    asked = text(alice.get(path))
+    assert "2 runs in flight wait for a decision" in asked
+    assert "2: held when a worker of another build wakes them" in asked
+    assert alice.post(path, {"version": deploy.version}).status_code == 422
+    assert deploying.find(deploy.key).state == "decide"
+    shown = text(alice.post(path, {"version": deploy.version, "reason": "new prompt is tested"}, follow=True))
+    assert '<li data-state="open">decide: 2 open</li>' in shown
+    assert "2 undecided" in shown
+    assert "send new runs to build 41" in shown
+    assert "new prompt is tested" in shown
+    assert "2 runs undecided then" in shown
+    alice.post(f"/deploys/{deploy.key}/decide/", {**form(deploy, "pin"), "version": deploying.find(deploy.key).version})
+    assert '<li data-state="done">decide</li>' in text(alice.get(f"/deploys/{deploy.key}/"))
+
+
+def test_a_deploy_is_rolled_back_with_a_reason_that_stands_under_decisions(alice, deploy):
+    path = f"/deploys/{deploy.key}/roll-back/"
+    assert "New runs may go to any build again" in text(alice.get(path))
+    assert alice.post(path, {"version": deploy.version}).status_code == 422
+    assert "too early" in text(alice.post(path, {"version": deploy.version, "reason": "too early"}, follow=True))
+    assert deploying.find(deploy.key).state == "rolled_back"
+
+
+def test_a_pin_without_a_live_worker_says_so_before_after_and_while_draining(alice, deploy, fleet):
+    fleet.forget_workers()
+    words = "will not finish until a worker of build 40 runs"
+    command = "python -m drainboard worker MODULE:AGENT --build 40 --environment prod"
+    asked = text(alice.get(f"/deploys/{deploy.key}/decide/?group={group_key(deploy)}&action=pin"))
+    done = text(alice.post(f"/deploys/{deploy.key}/decide/", form(deploy, "pin"), follow=True))
+    fleet.wake(fleet.keys[0])
+    deploying.roll_out(deploying.find(deploy.key), version=deploying.find(deploy.key).version, now=datetime.now(UTC))
+    drained = text(alice.get(f"/deploys/{deploy.key}/"))
+    for page in (asked, done, drained):
+        assert words in page
+        assert command in page
+    assert "They finish" not in asked
+    assert "pinned to build 40; signal go has come and waits for a worker; no worker of build 40 is live" in drained
+    assert "pinned to build 40; waits for signal go since" in drained
