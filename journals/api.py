@@ -20,6 +20,8 @@ from journals.access import Bearer, api_view, authenticate, bearer_hash
 MAX_BODY = 32 << 20  # bytes of one request
 LEASE_S = (1, 600)  # seconds: the shortest and longest lease
 
+NAMES = ("agent", "environment", "build", "worker", "reason")  # a run's id may be any text; these may not
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -56,9 +58,15 @@ class Signal(msgspec.Struct):
 def body_of(request: HttpRequest, shape: type[T]) -> T:
     """The request's JSON body in this shape. Raises `MalformedRequest`, `TooLarge`."""
     try:
-        return msgspec.json.decode(raw_body(request), type=shape)
+        body = msgspec.json.decode(raw_body(request), type=shape)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as e:
         raise errors.MalformedRequest(f"the body is not what this call takes: {e}") from None
+    except RecursionError:
+        raise errors.MalformedRequest("the body is nested too deep to be read; send a deep value as text") from None
+    for name in NAMES:
+        if "\0" in (getattr(body, name, None) or ""):
+            raise errors.MalformedRequest(f"`{name}` holds U+0000, which no name here may")
+    return body
 
 
 def raw_body(request: HttpRequest) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -113,6 +114,7 @@ class _Line(msgspec.Struct):
 
 
 _DECODE = msgspec.json.Decoder(_Line)
+_MANY = 1 << 31  # what a step's column holds
 _NOT_BY_APPEND = frozenset(("run.started", "run.released", "run.resumed"))  # the server's own, made by other calls
 
 
@@ -129,6 +131,8 @@ def _meta(raw: bytes, *, granted: bool) -> tuple[dict[str, Any], bytes | None]:
         line = _DECODE.decode(raw)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as e:
         raise errors.MalformedEntry(f"not a journal line: {e}") from None
+    except RecursionError:
+        raise errors.MalformedEntry("not a journal line: nested too deep to be read; send a deep value as text") from None
     if line.seq is not None or line.recorded_at is not None:
         raise errors.MalformedEntry("`seq` and `recorded_at` are given by the server; a worker does not send them")
     if (
@@ -137,8 +141,8 @@ def _meta(raw: bytes, *, granted: bool) -> tuple[dict[str, Any], bytes | None]:
         or (line.kind == "approval.requested" and not granted)
     ):
         raise errors.KindNotAllowed(f"a worker's token may not append {line.kind} entries here", kind=line.kind)
-    if line.attempt < 1 or (line.step is not None and line.step < 1):
-        raise errors.MalformedEntry("`step` and `attempt` count from 1")
+    if not 1 <= line.attempt < _MANY or not 1 <= (line.step or 1) < _MANY or line.step == 0:
+        raise errors.MalformedEntry("`step` and `attempt` count from 1, to 2147483647")
     versions = payloads.sha256(bytes(line.versions)) if bytes(line.versions) else None
     return {
         "id": encode_text(line.id),
@@ -150,8 +154,21 @@ def _meta(raw: bytes, *, granted: bool) -> tuple[dict[str, Any], bytes | None]:
         "name": encode_text(line.name or ""),
         "size": len(raw),
         "reason": encode_text(line.reason) if line.reason is not None else None,
-        "until": line.until,
+        "until": _until(line),
     }, versions
+
+
+def _until(line: _Line) -> str | None:
+    """When a parked run wakes; what other kinds say there is theirs."""
+    if line.kind != "run.parked" or line.until is None:
+        return None
+    try:
+        at = datetime.fromisoformat(line.until)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise errors.MalformedEntry(f"`until` must be an RFC 3339 time with a zone, not {line.until[:60]!r}")
+    return at.isoformat()
 
 
 _SENTENCES = {

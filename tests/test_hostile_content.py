@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.cache import cache
@@ -23,12 +24,14 @@ from django.test import Client
 from django.utils import timezone
 
 from config.logs import configuration
+from config.openapi import OPERATIONS
 from journals import access, ingest, store
 from journals.files import Found
 from journals.imports_report import report
 from runs import projection
 from runs.approvals.models import Approval
 from tests.approvals.asking import Asker
+from tests.journals.agents import Worker
 from versioning import deploying, registering
 from versioning.models import Build
 
@@ -627,3 +630,167 @@ def test_one_event_is_one_line_of_the_log(style: str) -> None:
     lines = written.getvalue().split("\n")
     assert len(lines) == len(STRINGS) + 1
     assert not CONTROL.search("".join(lines))
+
+
+# -- calls of the API -----------------------------------------------------------------------------------------------
+
+ODD = (
+    "\x00",
+    "a\x00b",
+    "\\x41",
+    "\\xzz",
+    "\u202e",
+    "n" * 5_000,
+    "🧾" * 800,
+    "",
+    " ",
+    "\n",
+    "'; --",
+    "%s%(x)s",
+    "../..",
+    "9" * 400,
+)
+GOOD: dict[str, Any] = {
+    "agent": "hostile", "run": "r", "environment": "prod", "in": 1, "build": "b", "parent": "p", "epoch": 1, "lease_s": 30, "reason": "r",
+    "detail": None, "name": "n", "value": 1, "id": "i", "worker": "w", "limit": 1, "versions": None,
+}  # fmt: skip
+
+
+def bodies() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Each JSON call with one odd field at a time."""
+    for path, methods in OPERATIONS.items():
+        shape = methods["post"].body if "post" in methods else None
+        if shape is None or isinstance(shape, str):
+            continue
+        fields = [f.encode_name for f in msgspec.structs.fields(shape)]
+        good = {name: GOOD[name] for name in fields}
+        for name in fields:
+            for odd in (*ODD, -1, 2**40, 10**30, 1e308, [], {}, {"\x00": "\x00"}, True, None):
+                yield path, name, {**good, name: odd}
+
+
+def test_no_field_of_a_call_makes_the_server_fail(stage: Stage) -> None:
+    secrets = {s: access.create_token("odd", scope=s, created_by="tests")[1] for s in access.SCOPES}
+    worker = Worker(secrets["worker"], run="odd").start().open()
+    failed = {}
+    for path, name, body in bodies():
+        scope = OPERATIONS[path]["post"].scopes[-1]
+        address = "/api/v1" + path.replace("{key}", worker.key).replace("{name}", "a1")
+        with transaction.atomic():
+            answer = Client(raise_request_exception=False).post(
+                address,
+                json.dumps(body),
+                content_type="application/json",
+                headers={"Authorization": f"Bearer {secrets[scope]}"},
+            )
+            transaction.set_rollback(True)
+        if answer.status_code >= 500:
+            failed[f"{path} {name} {body[name]!r:.40}"] = answer.status_code
+    assert failed == {}
+
+
+def line_bodies() -> Iterator[dict[str, Any]]:
+    """A journal line with one odd field at a time."""
+    good = {
+        "id": "1.7",
+        "run": "odd",
+        "kind": "tool.started",
+        "name": "t",
+        "step": 1,
+        "effect": "write",
+        "key": "k",
+        "in": {},
+        "versions": {"app": "1"},
+    }
+    for name in (
+        "id",
+        "run",
+        "kind",
+        "name",
+        "step",
+        "effect",
+        "key",
+        "in",
+        "versions",
+        "branch",
+        "attempt",
+        "reason",
+        "until",
+        "at",
+        "out",
+        "error",
+        "approval",
+    ):
+        for odd in (*ODD, -1, 0, 2**40, 10**30, [], {}, {"\x00": "\x00", "\u202e": ["\\ud800"]}, True, None):
+            yield {**good, name: odd}
+            yield {**good, "kind": "run.parked", "reason": "timer", name: odd}
+            yield {
+                **good,
+                "kind": "approval.requested",
+                "approval": "a9",
+                "artifact": {"tool": "t", "args": {}},
+                "fingerprint": "x",
+                name: odd,
+            }
+
+
+def test_no_field_of_a_line_makes_the_server_fail_or_the_run_unreadable(stage: Stage) -> None:
+    secret = access.create_token("odd", scope="worker", created_by="tests")[1]
+    worker = Worker(secret, run="odd").start().open()
+    headers = {"Authorization": f"Bearer {secret}", "Drainboard-Epoch": "1"}
+    failed = {}
+    client = Client(raise_request_exception=False)
+    for body in line_bodies():
+        path = "approvals" if body["kind"] == "approval.requested" else "entries"
+        with transaction.atomic():
+            answer = client.post(
+                f"/api/v1/runs/{worker.key}/{path}",
+                json.dumps(body),
+                content_type="application/x-ndjson",
+                headers=headers,
+            )
+            told = client.get(f"/api/v1/runs/{worker.key}", headers=headers) if answer.status_code == 200 else None
+            transaction.set_rollback(True)
+        if answer.status_code >= 500 or (told is not None and told.status_code != 200):
+            failed[json.dumps(body)[:300]] = (answer.status_code, told.status_code if told else 0)
+    assert failed == {}
+
+
+QUERIES = (
+    "cursor",
+    "after",
+    "limit",
+    "wait",
+    "agent",
+    "status",
+    "environment",
+    "build",
+    "source",
+    "runtime",
+    "format",
+    "filename",
+)
+
+
+def test_no_parameter_of_a_call_makes_the_server_fail(stage: Stage) -> None:
+    secret = access.create_token("odd", scope="ci", created_by="tests")[1]
+    failed = {}
+    for path, methods in OPERATIONS.items():
+        if "get" not in methods:
+            continue
+        address = "/api/v1" + path.replace("{key}", stage.all_key).replace("{name}", "a1").replace(
+            "{import_id}", "1"
+        ).replace("{n}", "1")
+        for name in QUERIES:
+            for odd in ("\x00", "\\x41", "-1", "9" * 30, "1e400", "nan", "x", "", "\u202e", "n" * 5_000):
+                if name == "wait" and odd.startswith("9"):
+                    continue
+                with transaction.atomic():
+                    answer = Client(raise_request_exception=False).get(
+                        address, {name: odd}, headers={"Authorization": f"Bearer {secret}"}
+                    )
+                    whole = b"".join(answer) if answer.streaming and name in ("after", "limit") else b""
+                    transaction.set_rollback(True)
+                if answer.status_code >= 500 or b"Traceback" in whole:
+                    failed[f"{path}?{name}={odd:.30}"] = answer.status_code
+    assert failed == {}
