@@ -63,6 +63,8 @@ def _parsed(line: bytes, kind: str) -> wire.Entry:
         raise journal_errors.KindNotAllowed(f"this call takes {kind} entries, not {entry.kind}", kind=entry.kind)
     if entry.step is None:
         raise journal_errors.MalformedEntry(f"{kind} needs `step`, the number of the step that asks")
+    if "\0" in entry.branch or not 0 < entry.step < 1 << 31:
+        raise journal_errors.MalformedEntry(f"{kind}: `step` counts from 1 to 2147483647, `branch` holds no U+0000")
     return entry
 
 
