@@ -81,7 +81,7 @@ def _hold(run: Run) -> Cause:
         return Cause(
             mean="attention",
             title="Held",
-            text="No worker may take this run until a person releases, moves or stops it.",
+            text=_held_until(run),
         )
     entry = last.stored.entry
     detail = entry.extra.get("detail", entry.out if entry.out is not wire.MISSING else "")
@@ -91,10 +91,16 @@ def _hold(run: Run) -> Cause:
     return Cause(
         mean="attention",
         title=f"Held: {entry.reason or 'no reason recorded'}",
-        text=text or "No worker may take this run until a person releases, moves or stops it.",
+        text=text or _held_until(run),
         trace=trace,
         entry=last.stored.number,
     )
+
+
+def _held_until(run: Run) -> str:
+    if run.native:
+        return "No worker may take this run until a person releases, moves or stops it."
+    return f"Its own runtime ({run.runtime}) holds this run, and it is released there; nothing here can do it."
 
 
 def _stop(run: Run) -> Cause:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Case, Q, QuerySet, When
 
 from runs import seams
 from runs.forms import Filters
 from runs.models import Run
-from runs.queries import GAP_OPEN, NEAR_LIMIT, ROW, Capped, Listed, capped_counts, last_errors, nobody_resumes
+from runs.queries import (
+    GAP_OPEN,
+    NEAR_LIMIT,
+    ROW,
+    Capped,
+    Listed,
+    capped_counts,
+    doubled,
+    doubled_of,
+    last_errors,
+    nobody_resumes,
+)
 
 SHOWN: Final = 6  # runs per group on the overview; the count beside it is whole
 
@@ -26,7 +37,8 @@ class Group:
     title: str
     mean: str
     says: str  # what it means and what to do, in one sentence
-    count: Capped
+    count: Capped  # runs that stand in no group before this one
+    whole: Capped  # all of them
     rows: Sequence[Listed]
     url: str
 
@@ -53,9 +65,10 @@ def reasons(environment: str, now: datetime) -> list[Reason]:
     unproven, failed = Q(in_flight=True, gap="unknown"), Q(status="failed", ended_at__gte=now - timedelta(hours=24))
     return [
         Reason("gap", "Gap open", "attention", "A step was begun and has no result: if the run recovers, it may run again.", GAP_OPEN, at.url(view="gap")),
-        Reason("held", "Held", "attention", "No worker may take them until a person releases, moves or stops them.", held, at.url(status="held")),
-        Reason("nobody", "Nobody can resume", "attention", "No live worker has their build: start one, or move them to another build.", nobody_resumes() & ~held, at.url(view="nobody")),
+        Reason("held", "Held", "attention", "Native runs until a person releases, moves or stops them; imported ones until their own runtime lets them go.", held, at.url(status="held")),
+        Reason("nobody", "Nobody can resume", "attention", "No live worker has their build: start one, or move them to another build.", nobody_resumes(), at.url(view="nobody")),
         Reason("stuck", "Stuck", "broken", "Their runtime fails at the same place again and again.", stuck, at.url(status="stuck")),
+        Reason("double", "May have had two effects", "broken", "An outside effect may have happened twice: compare with the service outside.", doubled(), at.url(view="double")),
         Reason("approval", "Waiting for an approval", "waiting", "They go on when somebody decides.", parked, at.url(view="parked")),
         Reason("near_limit", "Near a limit", "attention", "At 80 % or more of what their runtime allows; they end by themselves when they reach it.", NEAR_LIMIT & Q(in_flight=True), at.url(view="near_limit")),
         Reason("failed", "Failed in the last 24 hours", "broken", "They ended with an error that nobody caught.", failed, at.url(status="failed")),
@@ -64,25 +77,45 @@ def reasons(environment: str, now: datetime) -> list[Reason]:
 
 
 def attention(environment: str, now: datetime) -> list[Group]:
-    """What needs a person now, most urgent first; reasons without runs are left out."""
+    """What needs a person now, most urgent first, each run in its first group only; reasons without runs are left out.
+
+    Inside a group what is certain comes before what is possible, own runs before imported ones, the newest first.
+    """
     base = Run.objects.filter(environment=environment) if environment else Run.objects.all()
     wanted = reasons(environment, now)
-    sizes = capped_counts({r.name: base.filter(r.condition) for r in wanted})
-    found = {
-        r.name: list(base.filter(r.condition).order_by("-head_id").only(*ROW[:-1])[:SHOWN])
-        for r in wanted
-        if sizes[r.name]
-    }
-    errors = last_errors([run for rows in found.values() for run in rows])
+    own = _exclusive(wanted)
+    sizes = capped_counts(
+        {r.name: base.filter(own[r.name]) for r in wanted} | {f"all {r.name}": base.filter(r.condition) for r in wanted}
+    )
+    found = {r.name: _first(base.filter(own[r.name])) for r in wanted if sizes[r.name]}
+    shown = [run for rows in found.values() for run in rows]
+    errors, twice = last_errors(shown), doubled_of(shown)
     return [
-        Group(r.name, r.title, r.mean, r.says, sizes[r.name], _listed(found[r.name], errors), r.url)
+        Group(
+            *(r.name, r.title, r.mean, r.says, sizes[r.name], sizes[f"all {r.name}"]),
+            [Listed(run, "", "", errors.get(run.head_id, ""), run.head_id in twice) for run in found[r.name]],
+            r.url,
+        )
         for r in wanted
         if r.name in found
     ]
 
 
-def _listed(rows: Sequence[Run], errors: Mapping[int, str]) -> list[Listed]:
-    return [Listed(run, "", "", errors.get(run.head_id, "")) for run in rows]
+def _exclusive(wanted: Sequence[Reason]) -> dict[str, Q]:
+    """Each reason's condition without the runs of the reasons before it."""
+    made: dict[str, Q] = {}
+    before = Q(pk__in=[])
+    for reason in wanted:
+        made[reason.name] = reason.condition & ~before
+        before |= reason.condition
+    return made
+
+
+_SURE: Final = Case(When(gap_confidence="certain", then=0), When(gap_confidence="possible", then=2), default=1)
+
+
+def _first(found: QuerySet[Run]) -> list[Run]:
+    return list(found.order_by(_SURE, "-native", "-last_at", "-head_id").only(*ROW[:-1])[:SHOWN])
 
 
 def in_flight_by_agent(environment: str) -> list[dict[str, Any]]:

@@ -76,10 +76,19 @@ NEAR_LIMIT: Final = Q(findings__contains=["near_limit"])
 
 
 def nobody_resumes() -> Q:
-    """In flight, and no live worker can take it."""
+    """In flight and not held, and no live worker can take it."""
     condition = Q(in_flight=True, findings__contains=["stranded"])
     for read in seams.NOBODY_RESUMES:
         condition |= read()
+    return condition & ~Q(status="held")
+
+
+def doubled() -> Q:
+    """Runs of which a finding of severity error says that an effect may have happened twice; the array's index narrows first."""
+    condition = Q(pk__in=[])
+    for code in ("possible_double_effect", "key_unstable"):
+        told = Q(summary__findings__contains=[{"code": code, "severity": "error"}])
+        condition |= Q(findings__contains=[code]) & told
     return condition
 
 
@@ -100,6 +109,8 @@ def view_condition(view: str) -> Q | None:
         return old_build()
     if view == "nobody":
         return nobody_resumes()
+    if view == "double":
+        return doubled()
     simple = {
         "": Q(),
         "in_flight": Q(in_flight=True),
@@ -240,21 +251,37 @@ class Listed:
     versions: str  # the last recorded ones, in a few words
     differs: str = ""  # from the agent's current build
     error: str = ""  # the last one, of a failed run
+    doubled: bool = False  # an effect may have happened twice
 
 
 def listed(rows: Sequence[Run]) -> list[Listed]:
-    """The rows with what stands beside their own columns; two statements at most."""
-    errors = last_errors(rows)
+    """The rows with what stands beside their own columns; a statement for each kind of it at most."""
+    errors, twice = last_errors(rows), doubled_of(rows)
     differs: dict[int, str] = {}
     for read in seams.DIFFERENCES:
         differs.update(read([row.head_id for row in rows if row.in_flight]))
-    return [Listed(row, versions_text(row), differs.get(row.head_id, ""), errors.get(row.head_id, "")) for row in rows]
+    return [
+        Listed(row, versions_text(row), differs.get(row.head_id, ""), errors.get(row.head_id, ""), row.head_id in twice)
+        for row in rows
+    ]
+
+
+def doubled_of(rows: Sequence[Run]) -> set[int]:
+    """Head ids of those among these runs whose effects may have happened twice."""
+    asked = [row.head_id for row in rows if {"possible_double_effect", "key_unstable"}.intersection(row.findings)]
+    return set(Run.objects.filter(doubled(), pk__in=asked).values_list("pk", flat=True)) if asked else set()
 
 
 def last_errors(rows: Sequence[Run]) -> dict[int, str]:
     """By head id, the last error of the failed ones among these runs."""
     failed = [row.head_id for row in rows if row.status == "failed"]
-    found = Step.objects.filter(run_id__in=failed).exclude(error="").exclude(status="result").order_by("run_id", "-ord").distinct("run_id")
+    found = (
+        Step.objects.filter(run_id__in=failed)
+        .exclude(error="")
+        .exclude(status="result")
+        .order_by("run_id", "-ord")
+        .distinct("run_id")
+    )
     return dict(found.values_list("run_id", "error")) if failed else {}
 
 

@@ -26,7 +26,7 @@ from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
 from runs.models import Run
 
 CATCH_UP_S = 0.4  # a page waits this long for runs that have news; the rest is said to be behind
-PILL_MEANS = {"gap": "attention", "nobody": "attention", "near_limit": "attention"}
+PILL_MEANS = {"gap": "attention", "nobody": "attention", "double": "broken", "near_limit": "attention"}
 
 
 def signed_in(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
@@ -222,7 +222,8 @@ def _head(run: Run) -> dict[str, Any]:
         ],
         "more_gaps": max(len(gaps) - causes.GAPS, 0),
         "cause": causes.cause(run),
-        "findings": page.part(run, "findings"),
+        "findings": (findings := page.part(run, "findings")),
+        "open_findings": any(f.get("severity") == "error" for f in findings),
     }
 
 

@@ -34,7 +34,7 @@ RUN: Final[dict[str, Word]] = {
     ),
     **_words(
         "attention",
-        held="Held back from every worker until a person releases, moves or stops it; nothing is lost.",
+        held="Held back: a native run until a person releases, moves or stops it, an imported one by its own runtime; nothing is lost.",
         stuck="Its runtime keeps trying and failing at the same place; ends when the cause is repaired or the run is stopped.",
         stranded="No live worker of its build exists, so nobody can resume it; start one, or move the run to another build.",
     ),

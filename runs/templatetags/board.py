@@ -49,7 +49,10 @@ def _chip(state: str, of: str, label: str, title: str, boxed: bool) -> str:
 @register.simple_tag
 def run_chip(run: Any, boxed: bool = False) -> str:
     """The chip of a run's status; a run that could go on and that no worker has says that it waits for one."""
-    return _chip("idle", "run", "needs a worker", "", boxed) if run.idle else _chip(run.status, "run", "", "", boxed)
+    if run.idle:
+        return _chip("idle", "run", "needs a worker", "", boxed)
+    foreign = "Its own runtime holds it; it is released there." if run.status == "held" and not run.native else ""
+    return _chip(run.status, "run", "", foreign, boxed)
 
 
 @register.filter
