@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from django.db import transaction
 from drainboard import wire
 
+from journals import store
 from journals.errors import Refused
+from runs.models import Run
 from versioning import buildfile
 from versioning.models import Build, Part, WorkerSeen
 
@@ -93,12 +96,31 @@ def find(*, agent: str, label: str) -> Build:
     found = Build.objects.filter(agent=agent, label=label).first()
     if found is None:
         known = list(Build.objects.filter(agent=agent).values_list("label", flat=True)[:10])
+        if not known and (problem := unknown_agent(agent)):
+            raise UnknownBuild(problem, agent=agent, build=label)
         raise UnknownBuild(
             f"agent {agent!r} has no build {label!r}; register it, or name one of: {', '.join(known) or 'none yet'}",
             agent=agent,
             build=label,
         )
     return found
+
+
+def unknown_agent(agent: str) -> str:
+    """That nobody knows an agent of this name, with the name that was probably meant; empty when it has builds or runs."""
+    if Build.objects.filter(agent=agent).exists() or Run.objects.filter(agent=store.encode_text(agent)).exists():
+        return ""
+    built = Build.objects.order_by().values_list("agent", flat=True).distinct()
+    ran = Run.objects.filter(in_flight=True).order_by().values_list("agent", flat=True).distinct()
+    return f"no agent {agent!r}{nearest(agent, {*built, *map(store.decode_text, ran)})}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` for the known name that is closest, else the known names, else nothing."""
+    names = sorted(known)
+    if close := difflib.get_close_matches(name, names, n=1):
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(map(repr, names[:10]))}" if names else ""
 
 
 def replaced_by(*, agent: str, label: str) -> list[str]:

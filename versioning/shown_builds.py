@@ -23,6 +23,7 @@ class Change:
 
     difference: Difference
     lines: Sequence[Mapping[str, Any]]
+    untold: Sequence[str] = ()  # labels of the builds that name a version here and carry no text of it
 
 
 def changes(old: Build, new: Build) -> list[Change]:
@@ -33,7 +34,18 @@ def changes(old: Build, new: Build) -> list[Change]:
         now=new.created_at,
         policy=Policy(),
     )
-    return [Change(d, _lines(d, old.body, new.body)) for d in found.differences]
+    return [
+        Change(d, _lines(d, old.body, new.body), [side.label for side in (old, new) if _untold(d, side.body)])
+        for d in found.differences
+    ]
+
+
+def _untold(d: Difference, body: Mapping[str, Any]) -> bool:
+    part = {"prompt": "prompts", "tool": "tools"}.get(d.component, "")
+    named = body.get(part, {}).get(d.name)
+    if named is None:
+        return False
+    return named.get("text") is None if d.component == "prompt" else _schema_text(named) is None
 
 
 def _lines(d: Difference, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -27,13 +27,15 @@ def deploys(request: HttpRequest) -> HttpResponse:
     """Deploys, newest first, and the form that opens one."""
     environment = request.GET.get("environment", "")
     rows, following = queries.deploy_rows(environment=environment, before=_number(request, "before"))
+    environments = queries.environments()
+    only = environments[0] if len(environments) == 1 else ""
     context = {
         "rows": [shown.deploy_row(deploy, now=timezone.now()) for deploy in rows],
         "older_url": f"?before={following}" if following else "",
         "builds": queries.newest_builds(),
-        "environments": queries.environments(),
+        "environments": environments,
         "may_decide": has_role(request.user, "operator"),
-        "form": NewDeployForm(initial={"environment": environment or "prod"}),
+        "form": NewDeployForm(initial={"environment": environment or only}),
     }
     return render(request, "versioning/deploys.html", context)
 

@@ -104,7 +104,7 @@ def test_takes_a_build_file_without_registering_it(fleet, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--agent", AGENT, "--build", "nope"], "has no build 'nope'"),
+        (["--agent", AGENT, "--build", "nope"], "no agent 'procure'"),
         (["--agent", "other", "--build", "FILE"], "describes agent 'procure', not 'other'"),
         (["--agent", AGENT, "--build", "BAD"], "label is missing"),
     ],
@@ -116,6 +116,21 @@ def test_exits_2_when_the_build_cannot_be_read(tmp_path, arguments, said):
     with pytest.raises(CommandError, match=said) as failed:
         call_command("check_deploy", *(places.get(a, a) for a in arguments))
     assert failed.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--agent", AGENT, "--build", "nope"], "has no build 'nope'"),
+        (["--agent", "procurr", "--build", "40"], "no agent 'procurr'; did you mean 'procure'?"),
+        (["--agent", "zzz", "--build", "40"], "no agent 'zzz'; known are 'procure'"),
+    ],
+)
+def test_names_what_was_probably_meant(fleet, arguments, said):
+    fleet.parked("r-1")
+    with pytest.raises(CommandError) as failed:
+        check(*arguments)
+    assert said in str(failed.value)
 
 
 def test_without_json_it_says_the_same_in_words(fleet):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -369,3 +370,61 @@ def test_a_pin_without_a_live_worker_says_so_before_after_and_while_draining(ali
     assert "They finish" not in asked
     assert "pinned to build 40; signal go has come and waits for a worker; no worker of build 40 is live" in drained
     assert "pinned to build 40; waits for signal go since" in drained
+
+
+def test_a_finished_run_offers_nothing_to_decide(alice, fleet):
+    key = fleet.parked("r-1")
+    assert "Pin, continue or stop…" in text(alice.get(f"/runs/{key}/"))
+    alice.post(f"/runs/{key}/stop/", {"name": "StoppedByOperator", "message": "enough", "reason": "r"})
+    assert "Pin, continue or stop…" not in text(alice.get(f"/runs/{key}/"))
+
+
+def test_the_deploy_form_offers_what_exists(alice, fleet):
+    fleet.environment = "demo"
+    fleet.parked("r-1")
+    build("41", V41)
+    page = text(alice.get("/deploys/"))
+    assert f'<option value="{AGENT}">{AGENT}</option>' in page
+    assert f'<optgroup label="{AGENT}"><option value="41">41</option>' in page
+    assert 'name="environment" list="environments" value="demo"' in page
+
+
+def test_an_unknown_agent_is_named_with_the_one_that_was_meant(alice, deploy):
+    asked = {"agent": "procur", "build": "41", "environment": "prod"}
+    said = unescape(text(alice.post("/deploys/new/", asked, follow=True)))
+    assert "no agent 'procur'; did you mean 'procure'?" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("pin", {"build": "40"}, "Pinned to build 40. A worker of build 40 may take it."),
+        ("move", {"build": "41"}, "No worker of build 41 is live: it waits until one runs. Start one with: python -m drainboard"),
+        ("stop", {"name": "StoppedByOperator"}, "Stopped with StoppedByOperator. Nobody worked on it, so it ended at once"),
+    ],
+)  # fmt: skip
+def test_the_message_after_an_action_says_what_follows(alice, deploy, fleet, name, data, said):
+    shown = text(alice.post(f"/runs/{fleet.keys[0]}/{name}/", {**data, "reason": "r"}, follow=True))
+    assert said in shown
+
+
+def test_the_message_after_a_release_says_who_may_take_the_run(alice, deploy, fleet):
+    fleet.open(fleet.keys[0], "41", V41)
+    said = text(alice.post(f"/runs/{fleet.keys[0]}/release/", {"reason": "r"}, follow=True))
+    assert "Released. A worker of build 40 may take it." in said
+
+
+def test_builds_without_texts_say_what_changed_and_what_is_missing(vera, deploy):
+    other = build("42", {**V41, "prompt": {"policy": "14"}})
+    said = text(vera.get(f"/builds/{other.pk}/?against=41"))
+    assert "The version changed from 13 to 14. The text was not registered for either build" in said
+    assert "prompts.policy.text" in said
+
+
+def test_a_build_without_a_worker_is_called_the_same_everywhere(vera, deploy, fleet):
+    fleet.forget_workers()
+    for path in (f"/builds/?agent={AGENT}", "/agents/", f"/deploys/{deploy.key}/", "/deploys/"):
+        page = text(vera.get(path))
+        assert "no live worker" in page
+        assert "nobody can resume" not in page
+        assert ">nobody<" not in page

@@ -37,6 +37,10 @@ class Command(BaseCommand):
             made["elapsed_ms"] = round((time.monotonic() - began) * 1000, 1)
         except (Refused, buildfile.BadBuildFile) as e:
             raise CommandError(shown(str(e)), returncode=2) from None
+        known = queries.environments()
+        if options["env"] and options["env"] not in known:
+            said = f"no run is in flight in environment {options['env']!r}{registering.nearest(options['env'], known)}"
+            self.stderr.write(shown(said))
         if options["json"]:
             self.stdout.write(escaped(json.dumps(made, ensure_ascii=False)))
         else:
@@ -66,7 +70,7 @@ def _lines(assessed: Assessed, label: str) -> list[str]:
     said = [f"{assessed.agent} → build {label}{where}: {assessed.runs} runs in flight ({counts or 'none'})"]
     for group in assessed.groups:
         said.append(f"  {group.verdict:<10} {group.count:>6}  {_what(group)}")
-        said.append(f"{'':21}{group.in_step} in a step, {group.parked} parked, {group.stranded} nobody can resume")
+        said.append(f"{'':21}{group.in_step} in a step, {group.parked} parked, {group.stranded} with no live worker")
     if assessed.not_started:
         said.append(f"  not opened {assessed.not_started:>6}  they take whatever build opens them")
     return said
