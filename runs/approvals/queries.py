@@ -14,6 +14,8 @@ from journals import store
 from runs import pretty
 from runs.approvals import actions, policies, rules
 from runs.approvals.models import Approval, State
+from runs.models import Run
+from runs.queries import nobody_resumes
 
 VIEWS = ("mine", "open", "decided")
 PAGE = 50  # requests a page
@@ -165,13 +167,19 @@ def _named(version: Any, joined_by: str = "") -> str:
 
 
 def last_like(approval: Approval) -> Approval | None:
-    """The request for the same tool of the same agent before this one."""
+    """The run's own request for the same tool before this one: what the agent changed since. Other runs ask for other things."""
     if not approval.tool:
         return None
-    same = Approval.objects.filter(
-        agent=approval.agent, environment=approval.environment, tool=approval.tool, id__lt=approval.id
+    return (
+        Approval.objects.filter(head_id=approval.head_id, tool=approval.tool, id__lt=approval.id)
+        .order_by("-id")
+        .first()
     )
-    return same.order_by("-id").first()
+
+
+def nobody_can_go_on(approval: Approval) -> bool:
+    """Whether no live worker could take the run on after a decision."""
+    return Run.objects.filter(nobody_resumes(), pk=approval.head_id).exists()
 
 
 def earlier(approval: Approval) -> QuerySet[Approval]:

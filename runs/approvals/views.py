@@ -10,13 +10,13 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 from drainboard import wire
 
 from journals.access import role_required
 from journals.errors import Refused
 from runs.approvals import actions, errors, forms, policies, queries
-from runs.approvals.models import Approval, Policy
+from runs.approvals.models import Approval, Policy, State
 
 
 @role_required("viewer")
@@ -63,18 +63,20 @@ def _page(request: HttpRequest, approval: Approval, *, error: Refused | None = N
     context = {
         "approval": approval, "fields": fields, "before": before, "votes": votes, "earlier": queries.earlier(approval),
         "hidden": tuple(dict.fromkeys(h for f in fields for h in f.hidden)), "led": queries.led_to(approval), "gist": queries.gist(approval),
-        "why_not": queries.why_not(approval, actions.person_of(request.user), [v.person for v in votes]), "error": error, "comment": comment,
+        "why_not": queries.why_not(approval, actions.person_of(request.user), [v.person for v in votes]), "error": error, "comment": comment, "not_done": _NOT_DONE.get(error.code, "Nothing was decided") if error else "",
         "terms": policies.terms(approval.policy), "shown": wire.digest_bytes(bytes(approval.artifact)),
-        "problems": actions.problems_of(approval), "artifact": bytes(approval.artifact), "have": sum(v.decision == "approve" for v in votes),
+        "problems": actions.problems_of(approval), "artifact": bytes(approval.artifact), "nobody": queries.nobody_can_go_on(approval), "have": sum(v.decision == "approve" for v in votes),
     }  # fmt: skip
     return render(request, "runs/approvals/detail.html", context, status=error.status if error else 200)
 
 
 @role_required("viewer")
-@require_POST
+@require_http_methods(["GET", "POST"])
 def decision(request: HttpRequest, key: str, name: str) -> HttpResponse:
-    """Records this person's decision; a refusal shows the request again with its reason."""
+    """POST records this person's decision; a refusal shows the request again with its reason. GET (a reload) leads to the request."""
     approval = _find(key, name)
+    if request.method == "GET":
+        return redirect("approvals:detail", key, name)
     form = forms.DecisionForm(request.POST)
     comment = request.POST.get("comment", "")
     if not form.is_valid():
@@ -106,18 +108,26 @@ def _said(request: HttpRequest, said: dict[str, Any]) -> actions.Said:
 
 
 def _told(done: Approval) -> str:
-    if done.state == "requested":
-        return (
-            "Your yes is recorded. It needs one more person."
-            if done.needed - done.votes.count() == 1
-            else "Your yes is recorded."
-        )
-    words = {
-        "approved": "Approved. The run goes on by itself.",
-        "rejected": "Rejected. The agent is told why.",
-        "sent_back": "Sent back to the agent.",
-    }
-    return words[done.state]
+    if done.state == State.REQUESTED:
+        left = done.needed - done.votes.filter(decision="approve").count()
+        return f"Your yes is recorded. It needs {left} more {'person' if left == 1 else 'people'}."
+    if queries.nobody_can_go_on(done):
+        return f"{_OUTCOMES[done.state]} No worker of the run's build is live: the run goes on when one is started."
+    return f"{_OUTCOMES[done.state]} The run goes on by itself."
+
+
+_OUTCOMES = {
+    State.APPROVED: "Approved.",
+    State.REJECTED: "Rejected; the agent is told why.",
+    State.SENT_BACK: "Sent back; the agent gets your message.",
+}
+_NOT_DONE = {
+    "MalformedRequest": "Nothing was decided",
+    "AlreadyDecided": "Somebody was first; your decision was not recorded",
+    "StaleView": "Nothing was decided",
+    "MayNotDecide": "You cannot decide this",
+    "ApprovalExpired": "Too late; nothing was decided",
+}
 
 
 @role_required("viewer")

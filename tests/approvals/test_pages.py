@@ -56,7 +56,8 @@ def test_a_post_decides_and_a_get_does_not(asker: Asker, people: Any) -> None:
     asker.ask()
     bob = signed_in(people["bob"])
     approval = Approval.objects.get()
-    assert bob.get(reverse("approvals:decision", args=[approval.key, approval.name])).status_code == 405
+    answer = bob.get(reverse("approvals:decision", args=[approval.key, approval.name]), {"decision": "approve"})
+    assert (answer.status_code, Approval.objects.get().state) == (302, "requested")
     assert post(bob).status_code == 302
     assert Approval.objects.get().state == "approved"
 
