@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from config.health import healthz, readyz
 from config.metrics import metrics
 from config.openapi import openapi, page
+from config.signin import SignIn
 
 urlpatterns = [
     path("healthz", healthz),
@@ -17,7 +18,7 @@ urlpatterns = [
     path("metrics", metrics),
     path("api/", page, name="api"),
     path("api/v1/openapi.json", openapi, name="openapi"),
-    path("login/", LoginView.as_view(redirect_authenticated_user=False), name="login"),
+    path("login/", SignIn.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     *(
         path("", include(f"{app}.urls"))

@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth import get_user_model, password_validation
 from django.contrib.auth.models import Group
+from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +22,7 @@ User = get_user_model()
 class AccountForm(forms.Form):
     """A new account, or new roles and another password for one."""
 
-    username = forms.CharField(max_length=150)
+    username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])  # no marks that hide or turn text
     email = forms.EmailField(required=False)
     password = forms.CharField(required=False, strip=False, widget=forms.PasswordInput)
     roles = forms.MultipleChoiceField(choices=[(r, r) for r in access.ROLES], required=False)

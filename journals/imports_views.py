@@ -73,12 +73,23 @@ def detail(request: HttpRequest, import_id: int) -> HttpResponse:
     made = get_object_or_404(Import, pk=import_id)
     runs, more = imports_queries.runs_page(made, after=_number(request, "after") or 0)
     done, total = imports_queries.progress(made)
+    files = list(made.files.select_related("upload").order_by("n"))
+    outcome, label = _outcome(made, files)
     context = {
-        "imported": made, "files": list(made.files.select_related("upload").order_by("n")), "runs": runs, "more": more,
+        "imported": made, "files": files, "runs": runs, "more": more, "outcome": outcome, "outcome_label": label,
         "bytes_done": done, "bytes_total": total, "states": STATES, "title": STATES.get(made.state, ""),
     }  # fmt: skip
     part = "#import" if request.headers.get("HX-Target") == "import" else ""
     return render(request, f"journals/import.html{part}", context)
+
+
+def _outcome(made: Import, files: list[ImportFile]) -> tuple[str, str]:
+    """The state and words in the heading: an import that ended well for every file is done, any other says what is missing."""
+    states = [f.state for f in files]
+    if not made.over or made.error or not states or set(states) == {"complete"}:
+        return made.state, ""
+    missing = [f"{states.count(s)} {s}" for s in ("partial", "refused") if s in states]
+    return "refused" if set(states) == {"refused"} else "partial", f"done, of {len(states)} files {', '.join(missing)}"
 
 
 @access.role_required("viewer")

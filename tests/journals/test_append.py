@@ -186,6 +186,17 @@ def test_refuses_what_is_no_line_and_keeps_nothing(worker: Worker, line: bytes) 
     assert worker.head.pos == before
 
 
+@pytest.mark.parametrize("levels", [2_000, 100_000])
+def test_a_line_nested_too_deep_is_refused_by_name(worker: Worker, levels: int) -> None:
+    line = worker.line("note", out=0).replace(b'"out":0', b'"out":' + b"[" * levels + b"]" * levels)
+    assert code(worker.post(line)) == "MalformedEntry"
+    body = b'{"agent":"a","run":"deep","in":' + b"[" * levels + b"]" * levels + b"}"
+    answer = worker.http.post(
+        "/api/v1/runs", body, content_type="application/json", headers={"Authorization": f"Bearer {worker.secret}"}
+    )
+    assert code(answer) == "MalformedRequest"
+
+
 def test_an_empty_body_is_named(worker: Worker) -> None:
     assert code(worker.post(b"")) == "MalformedRequest"
 
