@@ -32,12 +32,26 @@ def listed(entries: Iterable[Seen]) -> list[dict[str, Any]]:
     return [_decision(s) for s in entries if s.entry.kind in KINDS]
 
 
+def _made_by(seen: Seen) -> str:
+    """`person`, `worker`, `server` or `import`: a hold that a worker asked for is nobody's decision."""
+    kind = seen.actor.partition(":")[0]
+    return "person" if seen.entry.by and kind == "server" else kind
+
+
+def _author(seen: Seen) -> str | None:
+    kind, _, name = seen.actor.partition(":")
+    if kind == "person":
+        return name
+    return f"worker {name}" if kind == "worker" else "the server" if kind == "server" else None
+
+
 def _decision(seen: Seen) -> dict[str, Any]:
     entry = seen.entry
     detail: dict[str, Any] = {
         "entry": seen.number,
         "pos": seen.pos,
         "origin": "imported" if seen.origin == "import" else "here",
+        "made_by": _made_by(seen),
         "build": entry.build,
         "branch": entry.branch or None,
         "step": entry.step,
@@ -53,7 +67,7 @@ def _decision(seen: Seen) -> dict[str, Any]:
             detail[name] = entry.extra[name]
     return {
         "kind": entry.kind,
-        "by": entry.by or (seen.actor.partition(":")[2] if seen.actor.startswith("person:") else None),
+        "by": entry.by or _author(seen),
         "at": said_at(seen),
         "reason": entry.reason,
         "detail": detail,

@@ -9,6 +9,8 @@ from django import forms
 from django.http import QueryDict
 from django.urls import reverse
 
+from runs.findings import CODES
+
 STATUSES: Final = (
     "running",
     "parked",
@@ -48,7 +50,8 @@ PAGE: Final = 50  # rows
 
 
 class FilterForm(forms.Form):
-    """Every field may be absent. `version` is `prompt refund-policy@14`, `model m-5` or `tool send_refund`, with `≠` or `!` before it."""
+    """Every field may be absent. `version` is `prompt refund-policy@14`, `model m-5` or `tool send_refund`,
+    with `≠` or `!` before it; without the first word it is looked for among prompts, models and tools."""
 
     q = forms.CharField(required=False, max_length=400, strip=True)
     view = forms.ChoiceField(required=False, choices=[(v, v) for v in VIEWS])
@@ -57,7 +60,7 @@ class FilterForm(forms.Form):
     status = forms.ChoiceField(required=False, choices=[("", "any status"), *((s, s) for s in STATUSES)])
     build = forms.CharField(required=False, max_length=200)
     source = forms.CharField(required=False, max_length=200)
-    finding = forms.CharField(required=False, max_length=60)
+    finding = forms.ChoiceField(required=False, choices=[(code, code) for code in CODES])
     gap = forms.ChoiceField(
         required=False, choices=[(g, g) for g in ("may_run_twice", "failed_may_have_run", "unknown")]
     )
@@ -65,6 +68,12 @@ class FilterForm(forms.Form):
     order = forms.ChoiceField(required=False, choices=[("", "newest first"), ("oldest", "oldest first")])
     after = forms.IntegerField(required=False, min_value=0)
     before = forms.IntegerField(required=False, min_value=0)
+
+    def __init__(self, data: QueryDict) -> None:
+        super().__init__(data)
+        for name, field in self.fields.items():
+            if isinstance(field, forms.ChoiceField):
+                field.error_messages["invalid_choice"] = f"no such {name}: %(value)s"
 
 
 class Tag(NamedTuple):
@@ -94,7 +103,7 @@ class Filters:
 
     @classmethod
     def read(cls, data: QueryDict) -> tuple[Filters, dict[str, list[str]]]:
-        """The filters of an address, and sentences about values that were left out."""
+        """The filters of an address, and sentences about values that mean nothing and were left out."""
         form = FilterForm(data)
         form.is_valid()
         clean: dict[str, Any] = {k: v for k, v in form.cleaned_data.items() if v not in (None, "")}

@@ -117,6 +117,23 @@ def marks(text: str) -> tuple[Piece, ...]:
     return tuple(_marked("", text))
 
 
+def id_marks(text: str) -> tuple[Piece, ...]:
+    """As `marks`, for ids: also spaces at the ends or in a row, tabs and line ends, which a page would swallow; `(empty)` for ''."""
+    if not text:
+        return (Piece("mark", "(empty)"),)
+    pieces: list[Piece] = []
+    at = 0
+    for found in _SWALLOWED.finditer(text):
+        pieces += _marked("", text[at : found.start()])
+        pieces += [Piece("mark", _SPACE_MARKS[c]) for c in found.group()]
+        at = found.end()
+    return (*pieces, *_marked("", text[at:]))
+
+
+_SWALLOWED: Final = re.compile(r"^ +| +$| {2,}|[\t\n ]*[\t\n][\t\n ]*")
+_SPACE_MARKS: Final = {" ": "\u2423", "\t": "\u21e5", "\n": "\u23ce"}
+
+
 def _marked(role: str, text: str) -> Iterator[Piece]:
     at = 0
     for found in _HIDDEN.finditer(text):

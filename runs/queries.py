@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from django.core.cache import cache
@@ -15,7 +16,9 @@ from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 from psycopg.types.json import Jsonb
 
+from journals.models import Head
 from runs import seams
+from runs.findings import CODES
 from runs.forms import PAGE, VIEWS, Filters
 from runs.models import Run, Step, VersionSet
 
@@ -23,7 +26,7 @@ NAMES_S: Final = 10  # how old the lists of names may be
 COUNTS_S: Final = 3  # how old the counts of the shortcuts may be
 CAP: Final = 10_000  # counts stop here and say so
 _STEP_OF_KEY = re.compile(r"^[^/]+/[^/]+/(?P<run>.+):[0-9.]*:[0-9]+$")
-_VERSION = re.compile(r"^(?P<not>[!≠]?)\s*(?P<part>prompt|model|tool|app|sdk)\s+(?P<rest>.+)$", re.DOTALL)
+_VERSION = re.compile(r"^(?P<not>[!≠]?)\s*(?:(?P<part>prompt|model|tool|app|sdk)\s+)?(?P<rest>.+)$", re.DOTALL)
 
 
 class Capped(int):
@@ -56,6 +59,20 @@ def environments() -> list[str]:
 def agents() -> list[str]:
     """Names of the agents that have runs, in order; at most ten seconds old."""
     return list(cache.get_or_set("runs:agents", lambda: _distinct("agent"), NAMES_S) or ())
+
+
+def finding_codes() -> list[str]:
+    """Codes of findings that any run has, in order; one probe of the array's index per code, at most ten seconds old."""
+    return list(cache.get_or_set("runs:findings", _finding_codes, NAMES_S) or ())
+
+
+def _finding_codes() -> list[str]:
+    sql = (
+        "SELECT code FROM unnest(%s::text[]) AS code WHERE EXISTS (SELECT FROM runs_run WHERE findings @> ARRAY[code])"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [sorted(CODES)])
+        return [row[0] for row in cursor.fetchall()]
 
 
 def _distinct(column: str) -> list[str]:
@@ -148,14 +165,24 @@ def id_condition(fragment: str) -> Q:
 def version_condition(text: str) -> Q:
     """Runs whose last recorded versions hold (or with `≠` do not hold) a version; `prompt NAME@VERSION`, `model ID`, `tool NAME`.
 
+    Without a part it is what the versions column shows: `NAME@VERSION` of a prompt, a model, a tool or the app.
+
     The few distinct sets are looked through first, so the cost does not grow with the runs.
     """
     found = _VERSION.match(text)
     if found is None:
         return Q(pk__in=[])
-    held, present = _sets(found["part"], found["rest"].strip())
+    rest = found["rest"].strip()
+    held, present = _sets(found["part"], rest) if found["part"] else _any_part(rest)
     wanted = VersionSet.objects.filter(present & ~held if found["not"] else held)
     return Q(versions_set__in=list(wanted.values_list("pk", flat=True)))
+
+
+def _any_part(rest: str) -> tuple[Q, Q]:
+    held = Q(pk__in=[])
+    for part in ("prompt", "model", "tool", "app"):
+        held |= _sets(part, rest)[0]
+    return held, Q()
 
 
 def _sets(part: str, rest: str) -> tuple[Q, Q]:
@@ -215,7 +242,7 @@ ROW: Final = (
 
 
 def list_page(filters: Filters) -> Page:
-    """One page of runs, newest first or oldest first, by the run's number: equal cost at every depth."""
+    """One page of runs in the order in which they were first seen here (the run's number): equal cost at every depth."""
     oldest = filters.order == "oldest"
     backwards = filters.before is not None
     cursor = filters.before if backwards else filters.after
@@ -252,6 +279,7 @@ class Listed:
     differs: str = ""  # from the agent's current build
     error: str = ""  # the last one, of a failed run
     doubled: bool = False  # an effect may have happened twice
+    seen_at: datetime | None = None  # when the run was first seen here
 
 
 def listed(rows: Sequence[Run]) -> list[Listed]:
@@ -260,9 +288,11 @@ def listed(rows: Sequence[Run]) -> list[Listed]:
     differs: dict[int, str] = {}
     for read in seams.DIFFERENCES:
         differs.update(read([row.head_id for row in rows if row.in_flight]))
+    seen = dict(Head.objects.filter(pk__in=[row.head_id for row in rows]).values_list("pk", "created_at"))
     return [
-        Listed(row, versions_text(row), differs.get(row.head_id, ""), errors.get(row.head_id, ""), row.head_id in twice)
+        Listed(row, versions_text(row), differs.get(i, ""), errors.get(i, ""), i in twice, seen.get(i))
         for row in rows
+        for i in [row.head_id]
     ]
 
 

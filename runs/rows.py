@@ -12,7 +12,7 @@ from drainboard import wire
 
 from journals.text import encode_text
 from runs.facts import failure_text
-from runs.safe import packed, packed_versions, shown
+from runs.safe import packed, packed_versions, shown, shown_id
 from runs.steps import Step
 from runs.summary import StepRow, Summary
 from runs.waiting import step_words, waits_for
@@ -35,7 +35,7 @@ def run_columns(made: Summary, *, head: Any, closed: Mapping[str, Any], fallback
         "source": head.source,
         "runtime": head.runtime,
         "native": head.native,
-        "run": shown(head.run),
+        "run": shown_id(head.run),
         "agent": encode_text(head.agent),
         "environment": encode_text(head.environment),
         "status": str(made.status),

@@ -11,7 +11,7 @@ from drainboard import wire
 
 from journals.text import decode_text, encode_text
 
-__all__ = ["escaped", "packed", "shown", "unpacked"]
+__all__ = ["escaped", "packed", "shown", "shown_id", "unpacked"]
 
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
 _OUTSIDE_ASCII_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON itself escapes what is below U+0020
@@ -55,6 +55,11 @@ def shown(text: str, limit: int | None = None) -> str:
     """One line of text with control characters and lone surrogates written as `\\x1b`, `\\ud83d`; longer than `limit` it ends in `…`."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
     return _CONTROL.sub(_mark, cut.replace("\n", " ").replace("\t", " "))
+
+
+def shown_id(text: str) -> str:
+    """A run's id with control characters and lone surrogates written as `\\x1b`; line ends and tabs stay, so that ids stay distinct."""
+    return _CONTROL.sub(_mark, text)
 
 
 def escaped(json: str) -> str:

@@ -21,7 +21,6 @@ from journals.access import has_role
 from journals.errors import UnknownRun
 from runs import causes, matrix, page, projection, queries, sentences
 from runs import overview as overviews
-from runs.findings import CODES
 from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
 from runs.models import Run
 
@@ -139,7 +138,7 @@ def _list_words(filters: Filters, found: queries.Page, counts: Mapping[str, quer
         "heading": VIEWS.get(filters.view) or "Runs",
         "statuses": [("", "any status"), *((s, s) for s in STATUSES)],
         "agents": queries.agents(),
-        "findings": sorted(CODES),
+        "findings": sorted({*queries.finding_codes(), *([filters.finding] if filters.finding else [])}),
         "form_values": {"q": filters.q, "view": filters.view, "environment": filters.environment, "gap": filters.gap},
         "live_search": True,
         "all_url": Filters(environment=filters.environment).url()
@@ -233,7 +232,7 @@ def _tabs(run: Run, here: str) -> list[dict[str, Any]]:
         "entries": run.entries,
         "versions": None,
         "approvals": len(page.part(run, "approvals")),
-        "decisions": len(page.part(run, "decisions")),
+        "decisions": sum((d.get("detail") or {}).get("made_by") != "worker" for d in page.part(run, "decisions")),
         "raw": None,
     }
     return [

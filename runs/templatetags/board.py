@@ -214,6 +214,26 @@ def marked(value: Any) -> str:
 
 
 @register.filter
+def ident(value: Any) -> str:
+    """A run's id: as `visible`, with marks for spaces and line ends that a page would swallow, and a mark for an empty one."""
+    return _pieces(shown.id_marks("" if value is None else str(value)))
+
+
+@register.filter
+def ident_text(value: Any) -> str:
+    """Like `ident`, as plain text for attributes and titles."""
+    return "".join(p.text for p in shown.id_marks("" if value is None else str(value)))
+
+
+@register.filter
+def own_words(message: Any) -> str:
+    """What a refusal of ours says; '' for the words of the framework, which say nothing to people."""
+    text = "" if message is None else str(message)
+    framework = text in ("Resolver404", "Http404") or "matches the given query" in text or text.startswith("{")
+    return "" if framework or len(text) >= 200 else text
+
+
+@register.filter
 def gist(text: Any) -> str:
     """One line of a JSON value to skim, keys quiet; the exact value is elsewhere on the page."""
     pieces = shown.gist("" if text is None else str(text))
