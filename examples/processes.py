@@ -7,13 +7,39 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from drainboard import errors
+
 BASE = Path(__file__).resolve().parent.parent
 WORK_S = 120  # seconds that a worker of an example may take
+
+
+def told(story: Callable[[], tuple[int, Mapping[str, Any]]]) -> int:
+    """Runs an example and prints its JSON; what goes wrong is one sentence on standard error. Returns the exit code.
+
+    0 done, 1 refused or nothing done, 2 bad input, 3 no server: those of the `drainboard` command.
+    """
+    try:
+        code, result = story()
+    except ValueError as e:
+        return _failed(2, str(e))
+    except errors.JournalUnavailable as e:
+        return _failed(3, str(e))
+    except errors.NotAuthenticated as e:
+        return _failed(1, f"{e}; give a token of scope worker with --token or DRAINBOARD_TOKEN")
+    except (errors.Refused, RuntimeError) as e:
+        return _failed(1, str(e))
+    sys.stdout.write(json.dumps(result) + "\n")
+    return code
+
+
+def _failed(code: int, sentence: str) -> int:
+    sys.stderr.write(f"{sentence}\n")
+    return code
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from examples.processes import ask
 
 HERE = Path(__file__).parent
 PROMPTS = {
-    "1": "You buy what is asked for, from the cheapest supplier.",
-    "2": "You buy what is asked for, from a supplier that delivers within a week.",
+    label: json.loads((HERE / f"build-{label}.json").read_text(encoding="utf-8"))["prompts"]["buyer"]["text"]
+    for label in ("1", "2")
 }
 PRICES = {"chair": "200.00", "desk": "450.00"}
 

@@ -6,7 +6,6 @@ No pause decides when to kill: the payment provider says when it has accepted th
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 import drainboard
 from drainboard.agent import default_environment
 
-from examples.processes import ask, outcome_of, service, worker
+from examples.processes import ask, outcome_of, service, told, worker
 
 TASK = "The vase of order 8812 came broken. Please refund it."
 AGENTS = {"stable": "examples.refund.agent:refund", "planted": "examples.refund.agent:planted"}
@@ -26,10 +25,12 @@ AGENTS = {"stable": "examples.refund.agent:refund", "planted": "examples.refund.
 
 def main(argv: list[str] | None = None) -> int:
     given = _parser().parse_args(argv)
-    with drainboard.from_environment(url=given.url, token=given.token) as client:
-        result = tell_the_story(client, given, token=client.http.token)
-    sys.stdout.write(json.dumps(result) + "\n")
-    return 0
+
+    def story() -> tuple[int, dict[str, Any]]:
+        with drainboard.from_environment(url=given.url, token=given.token) as client:
+            return 0, tell_the_story(client, given, token=client.http.token)
+
+    return told(story)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from examples.procurement.__main__ import main
+from examples.procurement.agent import HERE, PROMPTS
+from journals import store
 from runs.approvals import actions
 from runs.approvals.models import Approval
 from tests.live import Live
+from versioning.actions import pin_run
 
 pytestmark = pytest.mark.processes
 
@@ -58,3 +61,52 @@ def test_gives_build_2_nothing_that_build_1_began(
     decide(people, "approve")
     assert told(live, tmp_path, capfd, "work", "--key", parked["key"], "--build", "2")["orders"] == []
     assert told(live, tmp_path, capfd, "work", "--key", parked["key"], "--build", "1")["status"] == "completed"
+
+
+def test_says_that_a_run_is_pinned_to_another_build(
+    live: Live, tmp_path: Path, people: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    parked = told(live, tmp_path, capfd, "start")
+    pin_run(store.find(key=parked["key"]).id, reason="prompt", by="alice", actor="person:alice")
+    decide(people, "approve")
+    arguments = ["work", "--key", parked["key"], "--build", "2", "--url", live.url, "--token", live.worker]
+    assert main([*arguments, "--data", str(tmp_path)]) == 1
+    assert json.loads(capfd.readouterr().out.splitlines()[-1])["nothing_done"].startswith("pinned to build 1")
+
+
+def test_says_that_a_run_still_waits(live: Live, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    parked = told(live, tmp_path, capfd, "start")
+    again = told(live, tmp_path, capfd, "work", "--key", parked["key"])
+    assert again["nothing_done"].startswith("it waits for its approval")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["work", "--key", "rnope"], 1, "rnope"),
+        (["work"], 2, "work needs --key"),
+        (["start", "--token", "db_wrong"], 1, "give a token of scope worker"),
+    ],
+)
+def test_says_in_one_sentence_what_is_wrong(
+    live: Live,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setenv("DRAINBOARD_URL", live.url)
+    monkeypatch.setenv("DRAINBOARD_TOKEN", live.worker)
+    assert main([*arguments, "--data", str(tmp_path)]) == code
+    [line] = capfd.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_its_builds_carry_the_texts_of_their_prompts() -> None:
+    texts = {
+        label: json.loads((HERE / f"build-{label}.json").read_text())["prompts"]["buyer"]["text"] for label in "12"
+    }
+    assert texts == PROMPTS
+    assert texts["1"] != texts["2"]
