@@ -44,6 +44,7 @@ VIEW = "302 302 200 200 200 200"
 OPERATE = "302 302 403 200 403 200"
 ADMINISTER = "302 302 403 403 403 200"
 NO_METHOD = "302 302 405 405 405 405"
+ELSEWHERE = "302 302 302 302 302 302"  # to the sign-in page, or to the page that has the form
 ACT = "302 302 403 302 403 302"
 
 TABLE: Mapping[str, tuple[str, str]] = {
@@ -73,7 +74,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
     "approvals/": (VIEW, NO_METHOD),
     "approvals/policies/": (VIEW, "302 302 403 403 403 302"),
     "approvals/<str:key>/<str:name>/": (VIEW, NO_METHOD),
-    "approvals/<str:key>/<str:name>/decision/": (NO_METHOD, "302 302 403 403 302 302"),
+    "approvals/<str:key>/<str:name>/decision/": (ELSEWHERE, "302 302 403 403 302 302"),
     # versions
     "deploys/": (VIEW, NO_METHOD),
     "deploys/new/": ("302 302 403 405 403 405", ACT),
