@@ -6,13 +6,14 @@ so a worker's appends do not wait for it; what is appended meanwhile leaves the 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from psycopg.types.json import Jsonb
 
 from journals import store
@@ -29,6 +30,8 @@ from runs.summary import fold as fold_entries
 
 __all__ = ["RETIREMENTS", "all_heads", "catch_up", "fold", "rebuild", "summarise"]
 
+logger = logging.getLogger(__name__)
+
 RETIREMENTS: list[Callable[[], Mapping[str, str]]] = []
 """Model id -> when it retires (RFC 3339), from whoever knows builds; filled when that app starts."""
 
@@ -38,20 +41,31 @@ UNKNOWN_RUNTIME: Final = Evidence(write="never", read="never", attempts=False, s
 _LOCK: Final = 0x72756E73 << 32  # namespace of advisory locks: one fold of a run at a time
 
 
-def catch_up(head_ids: Iterable[int] | None = None, *, within_s: float | None = None) -> int:
+def catch_up(head_ids: Iterable[int] | None = None, *, within_s: float | None = None, go_on: bool | None = None) -> int:
     """Folds the runs that are behind (of `head_ids`, or all), oldest first; returns how many still are.
 
-    Behind is what has new entries, a changed head, or an answer that time has changed. `within_s` bounds the work; without it
-    the answer is 0.
+    Behind is what has new entries, a changed head, or an answer that time has changed. `within_s` bounds the work. A journal
+    that cannot be folded is logged, counted and tried again next time, and keeps no other run from its rows. Who asks for
+    `head_ids` gets its exception, unless he says `go_on`: a decision must not rest on rows of before.
     """
     until = time.monotonic() + within_s if within_s is not None else None
-    wanted = _behind(None if head_ids is None else list(head_ids))
+    asked = None if head_ids is None else list(head_ids)
+    wanted = _behind(asked)
     known = _retirements() if wanted else {}
+    failed = 0
     for n, head_id in enumerate(wanted):
         if until is not None and time.monotonic() > until:
-            return len(wanted) - n
-        fold(head_id, retirements=known)
-    return 0
+            return len(wanted) - n + failed
+        try:
+            fold(head_id, retirements=known)
+        except (OperationalError, InterfaceError):
+            raise  # the database is not there; no run is to blame
+        except Exception:
+            if not (asked is None if go_on is None else go_on):
+                raise
+            failed += 1
+            logger.exception("the journal of run %s cannot be folded; its rows are those of before", head_id)
+    return failed
 
 
 def rebuild(*, batch: int = 500) -> int:

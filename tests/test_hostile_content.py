@@ -19,7 +19,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.cache import cache
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -546,6 +546,27 @@ def test_no_parameter_of_an_address_makes_a_page_fail(stage: Stage) -> None:
             assert not INVISIBLE.search(answer.content.decode()), (address, value)
             for name in PARAMETERS if value == HIDDEN[5] else ():
                 assert stage.admin.get(address, {name: value}).status_code < 500, (address, name)
+
+
+def test_a_journal_that_cannot_be_folded_keeps_no_other_from_its_page(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            cursor.execute("ALTER TABLE runs_run ADD CONSTRAINT no_such_run CHECK (run <> 'poison')")
+        imported(
+            "two.jsonl",
+            entry("poison", 1, "run.started") + b"\n" + entry("sound", 1, "run.started", agent="sound") + b"\n",
+        )
+        found = {
+            path: stage.admin.get(path)
+            for path in ("/", "/runs/?agent=sound", f"/runs/{stage.all_key}/", "/deploys/", "/imports/")
+        }
+        transaction.set_rollback(True)
+    assert {path: answer.status_code for path, answer in found.items()} == dict.fromkeys(found, 200)
+    assert "sound" in found["/runs/?agent=sound"].content.decode()
+    assert "cannot be folded" in caplog.text
 
 
 # -- downloads ------------------------------------------------------------------------------------------------------
