@@ -113,6 +113,7 @@ def _make_cluster_folder(link: Path, account: Account) -> None:
     SYSTEM_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
     elsewhere = SYSTEM_FOLDER / secrets.token_hex(6)
     elsewhere.mkdir(mode=0o700)
+    (elsewhere / "data_folder").write_text(f"{link.parent}\n", "utf-8")  # whose it is, should the link go
     account.owns(elsewhere)
     link.rmdir()
     link.symlink_to(elsewhere)

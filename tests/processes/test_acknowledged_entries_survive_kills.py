@@ -36,6 +36,7 @@ MESSAGES = 12  # a request's list grows to this many, as a transcript does
 @pytest.fixture
 def installation() -> Iterator[Installation]:
     folder = Path(tempfile.mkdtemp(prefix="dbk-", dir="/tmp"))  # short: a socket's path has 107 bytes
+    folder.chmod(0o711)  # else root's cluster goes to /var/lib/drainboard and stays there
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

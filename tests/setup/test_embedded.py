@@ -202,6 +202,7 @@ def test_keeps_the_cluster_where_its_account_can_work_below_a_private_folder(dat
         assert server.answers()
         assert (private / "d" / "postgres").is_symlink()
         assert private.stat().st_mode & 0o777 == 0o700
+        assert (private / "d/postgres/data_folder").read_text() == f"{private / 'd'}\n"
     finally:
         server.stop()
         elsewhere = (private / "d" / "postgres").resolve()
