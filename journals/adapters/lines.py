@@ -48,11 +48,14 @@ INFO: Final = AdapterInfo(
 )
 
 LINE_LIMIT: Final = 64 << 20  # bytes of one line
+BRACKETS: Final = 1_000_000  # brackets of one line: walking over them is what a hostile line costs
 JOIN_LINES: Final = 10_000  # lines that one record may span
-JOIN_BYTES: Final = 8 << 20
+JOIN_BYTES: Final = 4 << 20
+GIVE_UP: Final = 100_000  # stretches of a file that are no entries, and ten times as many as entries: no journal, the rest is not looked at
 CHUNK: Final = 1 << 20
 _BOM: Final = b"\xef\xbb\xbf"
 _BLANK: Final = b" \t\r\n"
+_KIND: Final = re.compile(rb'"kind"\s*:\s*"[a-z]+[."]')
 _LIKELY: Final = re.compile(rb'\{\s*"run"\s*:\s*"')
 
 
@@ -71,6 +74,9 @@ def _sniff(head: bytes) -> float:
         return 0.9
     if text.startswith(b"[") and b'"run"' in text and b'"kind"' in text:
         return 0.7
+    cut = text.startswith(b"{") and b"\n" not in text  # the first line is longer than what is looked at
+    if cut and b'"run"' in text and _KIND.search(text):
+        return 0.6
     return 0.6 if _LIKELY.search(text) else 0.0
 
 
@@ -86,7 +92,7 @@ class _Stretch:
 
     number: int  # from 1
     byte: int  # offset of its first byte
-    data: bytes  # at most LINE_LIMIT bytes
+    data: bytes  # all of it up to LINE_LIMIT bytes, the beginning of a longer one
     size: int
     ended: bool  # a line feed follows
 
@@ -97,15 +103,29 @@ def _stretches(stream: BinaryIO) -> Iterator[_Stretch]:
     while chunk := stream.read(CHUNK):
         *whole, rest = chunk.split(b"\n")
         for part in whole:
-            data = b"".join([*held, part]) if held else part
             size += len(part)
-            yield _Stretch(number, at, data[:LINE_LIMIT], size, True)
+            data = part if not held else held[0] if size > LINE_LIMIT else b"".join([*held, part])
+            yield _Stretch(number, at, data, size, True)
             number, at, size, held = number + 1, at + size + 1, 0, []
         size += len(rest)
-        if rest and size <= LINE_LIMIT + CHUNK:
+        if rest and size <= LINE_LIMIT:
             held.append(rest)
+        elif rest:  # too long to be read: enough to show how it begins
+            held = [held[0][:4_096]] if held else [rest[:4_096]]
     if size:
-        yield _Stretch(number, at, b"".join(held)[:LINE_LIMIT], size, False)
+        yield _Stretch(number, at, b"".join(held), size, False)
+
+
+def _too_much(line: _Stretch) -> str:
+    if line.size > LINE_LIMIT:
+        return f"the line has {line.size} bytes, the limit is {LINE_LIMIT}"
+    if line.size > BRACKETS and sum(map(line.data.count, (b"[", b"]", b"{", b"}"))) > BRACKETS:
+        return f"the line has more than {BRACKETS} brackets, the limit"
+    return ""
+
+
+class _NoJournal(Exception):
+    """So much of the file is no entry that the rest need not be looked at."""
 
 
 @dataclass(slots=True)
@@ -159,9 +179,19 @@ class _Reading:
         else:
             with self._file.open() as stream:
                 self._stream = _stretches(stream)
-                while (line := self._next()) is not None:
-                    yield from self._line(line)
+                try:
+                    while (line := self._next()) is not None:
+                        at = line
+                        yield from self._line(line)
+                except _NoJournal:
+                    yield self._rest(at)
         yield from self._summary()
+
+    def _rest(self, first: _Stretch) -> Unread:
+        """One stretch for all that is left when the file is no journal; the lines in it are counted, not looked at."""
+        left = 1 + len(self._ahead) + sum(1 for _ in self._stream)
+        self._unread += 1
+        return Unread(self._path, first.number, first.byte, f"{left} lines from here on were not looked at: this is no journal", shown(first.data))
 
     def _next(self) -> _Stretch | None:
         return self._ahead.popleft() if self._ahead else next(self._stream, None)
@@ -189,8 +219,8 @@ class _Reading:
         if data.endswith(b"\r"):
             self._note("crlf", line.number)
             data = data[:-1]
-        if line.size > LINE_LIMIT:
-            yield self._lost(line, 0, data, f"the line has {line.size} bytes, the limit is {LINE_LIMIT}")
+        if problem := _too_much(line):
+            yield self._lost(line, 0, data, problem)
         elif not data.strip(_BLANK):
             self._note("blank", line.number)
         elif isinstance(found := self._examine(data), LineHead):
@@ -218,6 +248,8 @@ class _Reading:
         return Line(head.run, raw, record, self._path, head.oddities)
 
     def _lost(self, line: _Stretch, offset: int, data: bytes, reason: str, *, torn: bool = False) -> Unread:
+        if self._unread >= GIVE_UP and self._unread > 10 * self._entries:
+            raise _NoJournal
         self._unread += 1
         code = "torn_tail" if torn else "missing_entry"
         self._losses.setdefault((run_of(data), code), _Lines()).add(line.number)
@@ -261,9 +293,10 @@ class _Reading:
         if line.number < self._no_join_before or not data.lstrip(_BLANK).startswith(b"{") or balance.feed(data) >= 0:
             return None
         taken: list[_Stretch] = []
-        parts = [data]
-        while (more := self._more(taken, sum(map(len, parts)))) is not None:
+        parts, size = [data], len(data)
+        while (more := self._more(len(taken), size)) is not None:
             taken.append(more)
+            size += len(more.data)
             text = more.data.removesuffix(b"\r")
             if isinstance(self._examine(text), LineHead):
                 break
@@ -278,8 +311,8 @@ class _Reading:
         self._no_join_before = taken[-1].number if taken else 0
         return None
 
-    def _more(self, taken: Sequence[_Stretch], size: int) -> _Stretch | None:
-        if len(taken) >= JOIN_LINES or size > JOIN_BYTES:
+    def _more(self, taken: int, size: int) -> _Stretch | None:
+        if taken >= JOIN_LINES or size > JOIN_BYTES:
             return None
         return self._next()
 

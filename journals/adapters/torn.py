@@ -22,7 +22,7 @@ _TEXT: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _STRING: Final = re.compile(_TEXT, re.DOTALL)
 _TOKEN: Final = re.compile(_TEXT + rb'|[^"\s]', re.DOTALL)
 _IN_STRING: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_MARK: Final = re.compile(rb'["\[\]{}]')
+_MARK: Final = re.compile(_TEXT + rb'|[\[\]{}"]', re.DOTALL)
 _START: Final = re.compile(
     rb'\{[ \t\r]*"(?:run|id|seq|at|kind|agent|build|environment|name|step|branch|call)"[ \t\r]*:'
 )
@@ -30,7 +30,7 @@ _RUN: Final = re.compile(rb'[\s,]*\{\s*"run"\s*:\s*(' + _TEXT + rb")", re.DOTALL
 
 _BLANK: Final = re.compile(rb"\s*")
 
-LONGEST: Final = 8 << 20  # bytes of a line that is searched for records
+LONGEST: Final = 4 << 20  # bytes of a line that is searched for records
 TRIES: Final = 16  # false starts looked at in one line; each may cost a look at the rest of it
 _decoder = json.JSONDecoder(strict=False)
 
@@ -44,23 +44,24 @@ class Balance:
 
     def feed(self, data: bytes, at: int = 0) -> int:
         """Where in `data` the value ends (one past its last bracket), or -1 while it is open."""
-        while at < len(data):
-            if self._in_string:
-                match = _IN_STRING.match(data, at)
-                at = match.end() if match else at
-                if data[at : at + 1] != b'"':
-                    return -1
-                self._in_string = False
-                at += 1
-                continue
-            mark = _MARK.search(data, at)
-            if mark is None:
+        if self._in_string:
+            rest = _IN_STRING.match(data, at)
+            at = rest.end() if rest else at
+            if data[at : at + 1] != b'"':
                 return -1
-            at = mark.end()
-            self._in_string = mark.group() == b'"'
-            self._depth += (mark.group() in b"[{") - (mark.group() in b"]}")
-            if self._depth <= 0 and not self._in_string:
-                return at
+            self._in_string = False
+            at += 1
+        for token in _MARK.finditer(data, at):
+            mark = token.group()
+            if mark in (b"{", b"["):
+                self._depth += 1
+            elif mark in (b"}", b"]"):
+                self._depth -= 1
+                if self._depth <= 0:
+                    return token.end()
+            elif mark == b'"':  # a string that does not end here
+                self._in_string = True
+                break
         return -1
 
 

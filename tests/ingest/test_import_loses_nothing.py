@@ -292,20 +292,22 @@ def _die_after(monkeypatch: pytest.MonkeyPatch, *, batches: int) -> None:
     monkeypatch.setattr(store, "ingest", dying)
 
 
-def test_stops_when_another_worker_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_nothing_more_when_another_worker_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports_writing, "BATCH_LINES", 2)
     made = ingest.submit([memory("f", GOOD)], actor="tests")
-    real = ingest.close
+    real: Callable[..., Any] = store.ingest
+    stored: list[int] = []
 
-    def overtaken(imported: Import, *given: Any, **named: Any) -> None:
-        Import.objects.filter(pk=imported.pk).update(attempts=99)
-        imported_writer = imports_writing.beat
-        imported_writer(imported)
-        real(imported, *given, **named)
+    def overtaken(**given: Any) -> Any:
+        stored.append(len(given["items"]))
+        answer = real(**given)
+        Import.objects.filter(pk=made.pk).update(attempts=99)
+        return answer
 
-    monkeypatch.setattr(ingest, "close", overtaken)
+    monkeypatch.setattr(store, "ingest", overtaken)
     assert not ingest.run(made.pk)
     made.refresh_from_db()
-    assert made.state == "running"
+    assert (made.state, stored) == ("running", [2])
 
 
 def test_gives_up_an_import_whose_worker_dies_each_time() -> None:

@@ -143,6 +143,32 @@ def test_names_a_run_id_that_is_too_long() -> None:
     assert "the limit is" in unread(found)[0].reason
 
 
+def test_stops_looking_when_the_file_is_no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "GIVE_UP", 50)
+    found = items_of(record(1) + b"\n" + b"hello\n" * 500)
+    assert (len(entries(found)), len(unread(found))) == (1, 51)
+    assert adds_up(found)
+    assert "450 lines from here on" in unread(found)[-1].reason
+    assert len(unread(items_of((record(1) + b"\nhello\n") * 500))) == 500, "a journal with bad lines is read to its end"
+
+
+def test_names_a_line_that_would_cost_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = items_of(b'{"run":"r","kind":"note","out":' + b"[" * 1_100_000 + b"\n" + record(1) + b"\n")
+    assert [wire.parse(line.raw).seq for line in entries(found)] == [1]
+    assert "brackets" in unread(found)[0].reason
+
+
+@pytest.mark.parametrize(
+    "deep", [b"[" * 200 + b"]" * 200, b"{" + b",".join(b'"k%d":1' % n for n in range(201_000)) + b"}"]
+)
+def test_loses_nothing_behind_a_value_that_is_too_deep_or_wide(deep: bytes) -> None:
+    line = b'{"run":"r","seq":1,"kind":"note","out":' + deep + b"}"
+    assert len(entries(items_of(line + b"\n"))) == 1
+    found = items_of(line + record(2) + b"\n" + line + b"rest\n")
+    assert len(entries(found)) + len(unread(found)) >= 4
+    assert adds_up(found)
+
+
 def test_says_which_run_a_torn_line_was_of() -> None:
     found = items_of(record(1) + b'\n{"run":"r","seq":2,"ki')
     assert [(p.runs, p.code) for p in found if isinstance(p, Partial)] == [(("r",), "torn_tail")]

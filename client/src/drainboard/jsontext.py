@@ -212,7 +212,7 @@ _AFTER = re.compile(rb"[ \t\r\n]*([,}])")
 
 
 def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
-    """Byte spans of the top-level values of a JSON object's text, by key; None when it is not an object or a key repeats."""
+    """Byte spans of the top-level values of a JSON object's text, by key; None when it is not just an object or a key repeats."""
     at = _SPACE.match(raw).end()  # type: ignore[union-attr]
     if raw[at : at + 1] != b"{":
         return None
@@ -230,7 +230,8 @@ def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
             return None
         spans[key] = (start, end)
         at = after.end() if after.group(1) == b"," else after.end() - 1
-    return spans
+    end = _SPACE.match(raw, at + 1)
+    return spans if end is None or end.end() == len(raw) else None  # what follows an object would be lost
 
 
 def _key(text: bytes) -> str | None:
