@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlencode, urlsplit
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
@@ -25,6 +27,8 @@ def told(get_response: Get) -> Get:
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         response = _refused_address(request) or get_response(request)
+        if _unsent(request, response):
+            return _to_the_form(request)
         if response.status_code < HTTPStatus.BAD_REQUEST:
             return response
         if request.path_info.startswith(API):
@@ -36,6 +40,23 @@ def told(get_response: Get) -> Get:
         return response
 
     return answer
+
+
+def _unsent(request: HttpRequest, response: HttpResponseBase) -> bool:
+    """A form was posted and answered with the sign-in page: the session had ended, and nothing was done."""
+    to_sign_in = response.headers.get("Location", "").startswith(f"{settings.LOGIN_URL}?")
+    return request.method == "POST" and response.status_code == HTTPStatus.FOUND and to_sign_in
+
+
+def _to_the_form(request: HttpRequest) -> HttpResponse:
+    """To the sign-in page, and from there back to the page with the form: many addresses take posts only."""
+    came = urlsplit(request.headers.get("HX-Current-URL") or request.headers.get("Referer") or "")
+    here = came.netloc == request.get_host()
+    back = f"{came.path or '/'}{'?' + came.query if came.query else ''}" if here else "/"
+    to = f"{settings.LOGIN_URL}?{urlencode({'next': back, 'unsent': 1})}"
+    if request.headers.get("HX-Request"):
+        return HttpResponse(status=204, headers={"HX-Redirect": to})
+    return HttpResponseRedirect(to)
 
 
 def _refused_address(request: HttpRequest) -> HttpResponse | None:
