@@ -90,7 +90,6 @@ def test_an_unknown_run_is_not_found(http: Client, path: str) -> None:
         "open=99999999",
         "entry=0",
         "entry=" + "9" * 30,
-        "v=%00",
         "open=²",
     ],
 )
@@ -106,7 +105,6 @@ def test_odd_addresses_do_no_harm(http: Client, token: Callable[..., str], query
         "status=nonsense",
         "view=nonsense",
         "after=x",
-        "q=%00",
         "version=nonsense",
         "q=%25_%5C",
         "agent=%F0%9F%98%80",
