@@ -10,7 +10,7 @@ LOOK_S = 0.02
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str | Callable[[], str], *, within_s: float = 60) -> T:
+def until(condition: Callable[[], T | None], what: str | Callable[[], str], *, within_s: float = 60) -> T:
     """The condition's first true value. Fails the test with `what` when there is none in time."""
     deadline = time.monotonic() + within_s
     while True:
