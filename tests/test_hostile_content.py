@@ -348,13 +348,13 @@ def stage(django_db_setup: None, django_db_blocker: Any) -> Iterator[Stage]:
     with django_db_blocker.unblock():
         cache.clear()
         with transaction.atomic():
-            yield built()
+            yield built(get_user_model().objects.create_superuser("dora"))
             transaction.set_rollback(True)
         cache.clear()
 
 
-def built() -> Stage:
-    dora = get_user_model().objects.create_superuser("dora")
+def built(dora: Any) -> Stage:
+    """The journals, approvals, builds, imports and accounts, in the database; `dora` is an admin."""
     admin = Client()
     admin.force_login(dora)
     made = Stage(admin)
