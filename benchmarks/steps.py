@@ -40,7 +40,7 @@ def main() -> int:
         for _ in range(rounds):
             for kind in kinds:
                 took[kind] += MEASURES[kind](found, steps)
-    print(json.dumps(_told(took)))  # noqa: T201
+    print(json.dumps(_told(took)))
     return 0
 
 
@@ -118,12 +118,16 @@ def dbos(found: Installation, steps: int) -> list[float]:
     python = VENV / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        subprocess.run([str(python), "-m", "pip", "-qq", "install", f"dbos=={DBOS_VERSION}", "psycopg[binary]"], check=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "-qq", "install", f"dbos=={DBOS_VERSION}", "psycopg[binary]"], check=True
+        )
     with psycopg.connect(found.superuser_url, autocommit=True) as c:
         if c.execute("SELECT 1 FROM pg_database WHERE datname = 'bench_dbos'").fetchone() is None:
             c.execute("CREATE DATABASE bench_dbos")
     url = found.superuser_url.replace("/postgres?", "/bench_dbos?")
-    done = subprocess.run([str(python), "-c", _DBOS, url, str(steps), str(WARM_UP)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(python), "-c", _DBOS, url, str(steps), str(WARM_UP)], capture_output=True, text=True, check=False
+    )
     line = next((x for x in done.stdout.splitlines() if x.startswith("RESULT ")), None)
     if line is None:
         raise SystemExit(f"the DBOS baseline failed: {done.stderr[-1000:]}")
@@ -131,7 +135,12 @@ def dbos(found: Installation, steps: int) -> list[float]:
     return took
 
 
-MEASURES: dict[str, Callable[[Installation, int], list[float]]] = {"insert": insert, "write": _ours("write"), "read": _ours("read"), "dbos": dbos}
+MEASURES: dict[str, Callable[[Installation, int], list[float]]] = {
+    "insert": insert,
+    "write": _ours("write"),
+    "read": _ours("read"),
+    "dbos": dbos,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

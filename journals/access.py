@@ -14,6 +14,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 
 from journals import errors
 from journals.models import Token
@@ -153,14 +154,15 @@ def authenticate(request: HttpRequest, *, scopes: Sequence[str]) -> Bearer:
         raise errors.NotAuthenticated("the token is unknown, expired or revoked")
     if row[2] not in scopes:
         raise errors.NotAllowed(f"a {row[2]} token may not do this; it needs {' or '.join(scopes)}", scope=row[2])
-    return Bearer(*row, digest)
+    token_id, name, scope, agent, environment = row
+    return Bearer(token_id, name, scope, agent, environment, digest)
 
 
-def api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def api_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """An API view: refusals become the documented error object with their status; no CSRF, since only tokens are taken."""
 
     @functools.wraps(view)
-    def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             return view(request, *args, **kwargs)
         except errors.Refused as e:

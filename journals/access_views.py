@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import get_user_model, password_validation
@@ -22,7 +24,9 @@ User = get_user_model()
 class AccountForm(forms.Form):
     """A new account, or new roles and another password for one."""
 
-    username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])  # no marks that hide or turn text
+    username = forms.CharField(
+        max_length=150, validators=[UnicodeUsernameValidator()]
+    )  # no marks that hide or turn text
     email = forms.EmailField(required=False)
     password = forms.CharField(required=False, strip=False, widget=forms.PasswordInput)
     roles = forms.MultipleChoiceField(choices=[(r, r) for r in access.ROLES], required=False)
@@ -102,7 +106,7 @@ def _require_an_admin() -> None:
         raise errors.NotAllowed("This is the last active admin; make another one first.")
 
 
-def _save(account: User, form: AccountForm) -> None:
+def _save(account: Any, form: AccountForm) -> None:
     account.email = form.cleaned_data["email"] or account.email
     account.is_active = form.cleaned_data["active"]
     if form.cleaned_data["password"]:

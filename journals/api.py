@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_http_methods
 
 from journals import errors, lines, store
@@ -129,7 +130,7 @@ def start(request: HttpRequest) -> HttpResponse:
 
 @api_view
 @require_http_methods(["GET", "POST"])
-def entries(request: HttpRequest, key: str) -> HttpResponse:
+def entries(request: HttpRequest, key: str) -> HttpResponseBase:
     """POST appends a worker's lines; GET streams the run's lines after a position."""
     if request.method == "GET":
         return _stream(request, visible(key, authenticate(request, scopes=("worker", "ci", "read"))))

@@ -132,7 +132,9 @@ def _meta(raw: bytes, *, granted: bool) -> tuple[dict[str, Any], bytes | None]:
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as e:
         raise errors.MalformedEntry(f"not a journal line: {e}") from None
     except RecursionError:
-        raise errors.MalformedEntry("not a journal line: nested too deep to be read; send a deep value as text") from None
+        raise errors.MalformedEntry(
+            "not a journal line: nested too deep to be read; send a deep value as text"
+        ) from None
     if line.seq is not None or line.recorded_at is not None:
         raise errors.MalformedEntry("`seq` and `recorded_at` are given by the server; a worker does not send them")
     if (

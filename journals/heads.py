@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 from psycopg import sql
-from psycopg.rows import class_row
+from psycopg.rows import dict_row
 
 from journals import errors
 from journals.cursors import plain_cursor
@@ -66,9 +66,9 @@ _HEAD = """SELECT h.id, h.key, h.source_id, s.name AS source, s.runtime, h.run, 
 
 
 def _heads(where: str, params: Sequence[Any]) -> list[HeadRow]:
-    with plain_cursor(class_row(_head_row)) as cursor:
-        cursor.execute(_HEAD + where, params)  # type: ignore[arg-type]
-        return cursor.fetchall()
+    with plain_cursor(dict_row) as cursor:
+        cursor.execute(_HEAD + where, params)
+        return [_head_row(**columns) for columns in cursor]
 
 
 def _head_row(**columns: Any) -> HeadRow:
@@ -103,6 +103,13 @@ def find(*, key: str | None = None, run: str | None = None, source: str | None =
             f"run {run!r} is in {len(found)} sources ({names}); name one", sources=sorted(h.source for h in found)
         )
     return _one(found, f"no run has the id {run!r}" + (f" in source {source!r}" if source else ""))
+
+
+def first_seen(head_ids: Sequence[int]) -> dict[int, datetime]:
+    """When these runs came here: started, or first imported; by the database's clock."""
+    with plain_cursor() as cursor:
+        cursor.execute("SELECT id, created_at FROM journals_head WHERE id = ANY(%s)", [list(head_ids)])
+        return dict(cursor.fetchall())
 
 
 def find_executions(name: str, *, chained: Mapping[str, str], source: str | None = None) -> list[HeadRow]:

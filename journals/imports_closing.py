@@ -252,19 +252,17 @@ def _conflicts(row: ImportFile) -> list[str]:
     )
 
 
-_HOLES: Final = """SELECT h.run, e.seq + 1, e.next - 1 FROM (
-    SELECT e.head_id, e.seq, lead(e.seq) OVER (PARTITION BY e.head_id ORDER BY e.seq) AS next FROM journals_entry e
-    WHERE e.head_id IN (SELECT head_id FROM journals_import_run WHERE file_id = %s) AND e.seq IS NOT NULL
-    UNION ALL SELECT head_id, 0, min(seq) FROM journals_entry
-    WHERE head_id IN (SELECT head_id FROM journals_import_run WHERE file_id = %s) AND seq IS NOT NULL GROUP BY head_id
-    ) e JOIN journals_head h ON h.id = e.head_id WHERE e.next > e.seq + 1 ORDER BY e.head_id, e.seq LIMIT 21"""
+_HOLES: Final = """SELECT h.run, g.seq + 1, g.next - 1 FROM journals_import_run r JOIN journals_head h ON h.id = r.head_id, LATERAL (
+    SELECT e.seq, lead(e.seq) OVER (ORDER BY e.seq) AS next FROM (
+        SELECT 0 AS seq UNION ALL SELECT seq FROM journals_entry WHERE head_id = h.id AND seq IS NOT NULL) e
+    ) g WHERE r.file_id = %s AND g.next > g.seq + 1 ORDER BY h.id, g.seq LIMIT 21"""
 
 
 def _holes(row: ImportFile) -> list[str]:
     if row.entries_read > HOLES_UP_TO:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_HOLES, [row.pk, row.pk])
+        cursor.execute(_HOLES, [row.pk])
         found = cursor.fetchall()
     made = [
         f"run {shown(store.decode_text(run))}: {f'entry {a} has' if a == b else f'entries {a} to {b} have'} not been received"

@@ -42,7 +42,7 @@ def submit(
     files: Sequence[Found],
     *,
     actor: str,
-    format: str = "auto",  # noqa: A002  the word of the API
+    format: str = "auto",
     source: str = "",
     agent: str = "",
     environment: str = "",

@@ -35,9 +35,9 @@ def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def node_digest(parent: bytes | None, item: bytes) -> bytes:
+def node_digest(parent: bytes, item: bytes) -> bytes:
     """The chain node of a list that ends in the item with this digest."""
-    return sha256(b"node:" + (parent or b"") + item)
+    return sha256(b"node:" + parent + item)
 
 
 @dataclass(slots=True)
@@ -96,14 +96,13 @@ def _keep(value: bytes, offset: int, made: Split) -> None:
         made.slots.append([offset, "b", digest.hex(), len(value)])
         return
     items, separator = chain
-    parent: bytes | None = None
+    parent = b""  # of the first node: none
     for item in items:
         digest = sha256(item)
         made.bodies[digest] = item
         node = node_digest(parent, digest)
-        made.nodes.append((node, parent, digest))
+        made.nodes.append((node, parent or None, digest))
         parent = node
-    assert parent is not None
     made.slots.append([offset, "n", parent.hex(), len(value), separator.decode("ascii")])
 
 

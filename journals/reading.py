@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -60,7 +60,10 @@ class StoredEntry:
             return wire.from_fields({**wire.decode(marked)[0]}, oddities=("not_utf8", *wire.decode(marked)[1]))
 
 
-_COLUMNS = "head_id, pos, seq, recorded_at, epoch, actor, token_id, origin, kind, entry_id, digest, hash, record, import_id, size, branch, step, attempt, line, slots"
+_SELECT = (
+    "SELECT head_id, pos, seq, recorded_at, epoch, actor, token_id, origin, kind, entry_id, digest, hash, record, import_id, size, branch, step, attempt, line, slots"
+    " FROM journals_entry "
+)
 
 
 def read(head_id: int, *, after: int = 0, limit: int | None = None) -> Iterator[StoredEntry]:
@@ -83,12 +86,15 @@ def entries_at(head_id: int, positions: Sequence[int]) -> list[StoredEntry]:
     """The entries at these positions, by position, each with its exact line."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos",
+            _SELECT + "WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos",
             [head_id, list(positions)],
         )
         rows = _plain(cursor.fetchall())
     bodies, lists = _fetch(rows, up_to=None)
     return [_stored(row, payloads.join(row[18], row[19], bodies.__getitem__, lists.__getitem__)) for row in rows]
+
+
+_FIELDS = tuple(f.name for f in fields(StoredEntry))
 
 
 def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple[Any, ...]]]:
@@ -97,7 +103,7 @@ def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple
         take = BATCH if left is None else min(BATCH, left)
         with connection.cursor() as cursor:
             cursor.execute(
-                f"SELECT {_COLUMNS} FROM journals_entry WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s",
+                _SELECT + "WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s",
                 [head_id, after, take],
             )
             rows = _plain(cursor.fetchall())
@@ -127,7 +133,8 @@ def _plain(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _stored(row: tuple[Any, ...], raw: bytes) -> StoredEntry:
-    return StoredEntry(*row[:9], decode_text(row[9]), *row[10:15], decode_text(row[15]), *row[16:18], raw)
+    columns: tuple[Any, ...] = (*row[:9], decode_text(row[9]), *row[10:15], decode_text(row[15]), *row[16:18], raw)
+    return StoredEntry(**dict(zip(_FIELDS, columns, strict=True)))
 
 
 def _cut(line: bytes, slots: Sequence[payloads.Slot] | None, bodies: dict[bytes, bytes]) -> bytes:
@@ -196,9 +203,10 @@ def exported(entry: StoredEntry, *, native: bool) -> bytes:
     if not native and entry.origin == "import":
         return entry.raw
     front = f'"seq":{entry.pos},' if native else ""
-    return (
-        f'{{{front}"recorded_at":"{stamp(entry.recorded_at)}",'.encode() + entry.raw[_OBJECT.match(entry.raw).end() :]
-    )  # type: ignore[union-attr]
+    begun = _OBJECT.match(entry.raw)
+    if begun is None:
+        raise ValueError(f"entry {entry.pos} is not a JSON object")
+    return f'{{{front}"recorded_at":"{stamp(entry.recorded_at)}",'.encode() + entry.raw[begun.end() :]
 
 
 def export(head_id: int, *, native: bool, after: int = 0, limit: int | None = None) -> Iterator[bytes]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 
 from journals import access_views, api
 
 app_name = "journals"
 
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/runs/<str:key>/entries", api.entries, name="api_entries"),
     path("api/v1/runs/<str:key>/heartbeat", api.heartbeat, name="api_heartbeat"),
     path("api/v1/runs/<str:key>/release", api.release, name="api_release"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_http_methods
 
 from journals import api as journal_api
@@ -18,7 +19,7 @@ READ = ("worker", "ci", "read")
 
 
 @require_http_methods(["GET", "POST"])
-def runs(request: HttpRequest) -> HttpResponse:
+def runs(request: HttpRequest) -> HttpResponseBase:
     """GET lists runs, newest activity first; POST starts one."""
     return journal_api.start(request) if request.method == "POST" else listing(request)
 

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 from psycopg.types.json import Jsonb
 
-from journals.models import Head
+from journals import store
 from runs import seams
 from runs.findings import CODES
 from runs.forms import PAGE, VIEWS, Filters
@@ -288,7 +288,7 @@ def listed(rows: Sequence[Run]) -> list[Listed]:
     differs: dict[int, str] = {}
     for read in seams.DIFFERENCES:
         differs.update(read([row.head_id for row in rows if row.in_flight]))
-    seen = dict(Head.objects.filter(pk__in=[row.head_id for row in rows]).values_list("pk", "created_at"))
+    seen = store.first_seen([row.head_id for row in rows])
     return [
         Listed(row, versions_text(row), differs.get(i, ""), errors.get(i, ""), i in twice, seen.get(i))
         for row in rows

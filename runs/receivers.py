@@ -27,7 +27,10 @@ def fold_appended(head_ids: Sequence[int], **_: Any) -> None:
 def status_of(head_ids: Sequence[int]) -> Mapping[int, tuple[str, bool]]:
     """(status, complete) of these runs, up to date with their journals: what a report of an import says of them."""
     projection.catch_up(head_ids, go_on=True)
-    return {pk: (status, complete) for pk, status, complete in Run.objects.filter(pk__in=head_ids).values_list("pk", "status", "complete")}
+    return {
+        pk: (status, complete)
+        for pk, status, complete in Run.objects.filter(pk__in=head_ids).values_list("pk", "status", "complete")
+    }
 
 
 ingest.status_of = status_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,9 +57,8 @@ def token(db: None) -> Callable[..., str]:
 
 
 @pytest.fixture(autouse=True)
-def _fresh_payload_memory() -> Iterator[None]:
+def _fresh_payload_memory() -> None:
     """A process remembers which lists are stored; tests roll the database back under it."""
     from journals import appending
 
     appending._KNOWN.clear()
-    yield

@@ -12,7 +12,6 @@ from django.urls import get_resolver
 
 from config.openapi import OPERATIONS, document
 
-
 LINE = b'{"id":"1.1","run":"x","kind":"note"}'
 
 

@@ -155,9 +155,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.SeparateDatabaseAndState(
             database_operations=[
-                migrations.RunSQL(
-                    (SQL / "0001_journal.sql").read_text(), (SQL / "0001_journal.down.sql").read_text()
-                ),
+                migrations.RunSQL((SQL / "0001_journal.sql").read_text(), (SQL / "0001_journal.down.sql").read_text()),
             ],
             state_operations=STATE,
         ),

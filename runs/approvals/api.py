@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from journals.access import api_view, authenticate
 from journals.api import Owner, body_of, header_int, raw_body, visible
-from runs.approvals import actions, errors
+from runs.approvals import actions, errors, records
 from runs.approvals.models import Approval, State
 
 WAIT_S = 20  # seconds that one waiting call may take
@@ -77,7 +77,7 @@ def answer(approval: Approval) -> dict[str, Any]:
     """The API's approval object."""
     return {
         "id": approval.name, "state": approval.state, "decision": _DECISIONS.get(State(approval.state)), "by": approval.decided_by or None,
-        "comment": approval.comment or None, "fingerprint": approval.fingerprint, "requested_at": actions._text(approval.requested_at),
-        "expires_at": actions._text(approval.expires_at), "decided_at": actions._text(approval.decided_at),
-        "delivered_at": actions._text(approval.delivered_at), "used_at": actions._text(approval.used_at), "pos": approval.pos,
+        "comment": approval.comment or None, "fingerprint": approval.fingerprint, "requested_at": records.text(approval.requested_at),
+        "expires_at": records.text(approval.expires_at), "decided_at": records.text(approval.decided_at),
+        "delivered_at": records.text(approval.delivered_at), "used_at": records.text(approval.used_at), "pos": approval.pos,
     }  # fmt: skip

@@ -11,7 +11,7 @@ from runs.approvals import actions
 SCHEDULE = {"runs.approvals.tasks.expire": 10.0}
 
 
-@shared_task  # type: ignore[untyped-decorator]
+@shared_task
 def expire(**_: Any) -> int:
     """Expires undecided requests whose time is over; answers how many."""
     return actions.expire_due()

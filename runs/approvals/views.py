@@ -42,7 +42,11 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "next_url": f"?{urlencode({**kept, 'view': view, 'after': following})}" if following else "",
         "mine": queries.count_for(request.user), "open": queries.waiting("open").count(),
     }  # fmt: skip
-    return render(request, "runs/approvals/inbox.html#rows" if request.htmx else "runs/approvals/inbox.html", context)
+    return render(
+        request,
+        "runs/approvals/inbox.html#rows" if request.headers.get("HX-Request") else "runs/approvals/inbox.html",
+        context,
+    )
 
 
 def _find(key: str, name: str) -> Approval:
@@ -103,7 +107,7 @@ def decision(request: HttpRequest, key: str, name: str) -> HttpResponse:
 def _said(request: HttpRequest, said: dict[str, Any]) -> actions.Said:
     return actions.Said(
         decision=said["decision"], fingerprint=said["fingerprint"], comment=said["comment"], shown=said["shown"],
-        address=request.META.get("REMOTE_ADDR") or "", signed_in_at=request.user.last_login,
+        address=request.META.get("REMOTE_ADDR") or "", signed_in_at=getattr(request.user, "last_login", None),
     )  # fmt: skip
 
 
@@ -112,8 +116,10 @@ def _told(done: Approval) -> str:
         left = done.needed - done.votes.filter(decision="approve").count()
         return f"Your yes is recorded. It needs {left} more {'person' if left == 1 else 'people'}."
     if queries.nobody_can_go_on(done):
-        return f"{_OUTCOMES[done.state]} No worker of the run's build is live: the run goes on when one is started."
-    return f"{_OUTCOMES[done.state]} The run goes on by itself."
+        return (
+            f"{_OUTCOMES[State(done.state)]} No worker of the run's build is live: the run goes on when one is started."
+        )
+    return f"{_OUTCOMES[State(done.state)]} The run goes on by itself."
 
 
 _OUTCOMES = {

@@ -12,5 +12,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(model_name="step", name="said", field=models.TextField(default="")),
         # Runs that are not over are folded again, so that they show the new words.
-        migrations.RunSQL("UPDATE journals_head SET dirty = true WHERE ended = '' AND NOT dirty", migrations.RunSQL.noop),
+        migrations.RunSQL(
+            "UPDATE journals_head SET dirty = true WHERE ended = '' AND NOT dirty", migrations.RunSQL.noop
+        ),
     ]

@@ -45,7 +45,7 @@ def web_role(db: None) -> str:
 def test_the_web_role_may_not_change_the_past(worker: Worker, web_role: str, table: str, statement: str) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL ROLE drainboard_web")
-        with pytest.raises(DatabaseError, match="permission denied|must be owner"), transaction.atomic():
+        with pytest.raises(DatabaseError, match=r"permission denied|must be owner"), transaction.atomic():
             cursor.execute(statement.format(table))
         cursor.execute("RESET ROLE")
 

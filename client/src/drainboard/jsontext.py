@@ -230,8 +230,8 @@ def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
             return None
         spans[key] = (start, end)
         at = after.end() if after.group(1) == b"," else after.end() - 1
-    end = _SPACE.match(raw, at + 1)
-    return spans if end is None or end.end() == len(raw) else None  # what follows an object would be lost
+    rest = _SPACE.match(raw, at + 1)
+    return spans if rest is None or rest.end() == len(raw) else None  # what follows an object would be lost
 
 
 def _key(text: bytes) -> str | None:
