@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -40,7 +41,10 @@ def work(client: Client) -> Work:
         asked_at = lease_clock()
         opened = client.open(run.key, build=build, worker="w", lease_s=lease_s, versions=agent.versions.as_json())
         session = Session(client, opened, build=build, versions=agent.versions, mode=mode, asked_at=asked_at, **how)
-        return execute(agent, session)
+        with ThreadPoolExecutor(
+            1
+        ) as workers:  # as in a worker: a thread of its own, without the event loop that a browser test leaves
+            return workers.submit(execute, agent, session).result()
 
     return once
 

@@ -190,7 +190,7 @@ def test_a_pinned_run_is_left_alone_until_its_own_build_is_back(live: Live, work
         asked = ci.http.call("GET", f"/deploys/{made['id']}")
         assert (asked["draining"]["left"], asked["draining"]["stranded"]) == (10, 10)
         assert {s["why"] for s in asked["draining"]["stragglers"]} == {"stranded"}
-        assert re.search("no live worker for build 40", asked["draining"]["stragglers"][0]["text"])
+        assert re.search("no worker of build 40 is live", asked["draining"]["stragglers"][0]["text"])
         workers.start("40")
         until(lambda: statuses(client, keys) == {"completed": 10}, "the old build finished its runs")
         for key in keys.values():
