@@ -191,7 +191,13 @@ class _Reading:
         """One stretch for all that is left when the file is no journal; the lines in it are counted, not looked at."""
         left = 1 + len(self._ahead) + sum(1 for _ in self._stream)
         self._unread += 1
-        return Unread(self._path, first.number, first.byte, f"{left} lines from here on were not looked at: this is no journal", shown(first.data))
+        return Unread(
+            self._path,
+            first.number,
+            first.byte,
+            f"{left} lines from here on were not looked at: this is no journal",
+            shown(first.data),
+        )
 
     def _next(self) -> _Stretch | None:
         return self._ahead.popleft() if self._ahead else next(self._stream, None)
