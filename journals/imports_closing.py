@@ -34,7 +34,7 @@ def close(imported: Import, files: Sequence[FileSoFar], *, source: str, runtime:
     """Marks damaged and healed runs, then writes each file's state. Repeating it changes nothing."""
     losses = {file.row.pk: _losses(imported, file) for file in files}
     doubles = {file.row.pk: file.doubles for file in files if file.doubles}
-    healed = _healed(imported, files, exactly=runtime == "lines")
+    healed = _healed(files, exactly=runtime == "lines")
     for heads in _heads(files, losses, doubles, healed):
         with transaction.atomic():
             beat(imported)
@@ -73,24 +73,27 @@ def _known(imported: Import, runs: Sequence[str]) -> list[int]:
         return [head_id for (head_id,) in cursor.fetchall()]
 
 
-_CANDIDATES: Final = """SELECT mine.file_id, mine.head_id, h.run, mine.new + mine.existing,
-    (SELECT count(*) FROM journals_entry e WHERE e.head_id = mine.head_id AND e.origin = 'import' AND NOT (e.kind = 'note' AND e.entry_id LIKE 'state:%%'))
-    FROM journals_import_run mine JOIN journals_head h ON h.id = mine.head_id
-    WHERE mine.file_id = ANY(%s) AND EXISTS (SELECT FROM journals_import_run old
-        WHERE old.head_id = mine.head_id AND old.file_id <> ALL(%s) AND old.partial <> '[]'::jsonb AND NOT old.healed)"""
+_CANDIDATES: Final = """SELECT DISTINCT mine.file_id, mine.head_id, h.run, mine.new + mine.existing FROM journals_import_run old
+    JOIN journals_import_run mine ON mine.head_id = old.head_id AND mine.file_id = ANY(%s) JOIN journals_head h ON h.id = mine.head_id
+    WHERE old.partial <> '[]'::jsonb AND NOT old.healed AND old.file_id <> ALL(%s)"""
+_STORED: Final = """SELECT head_id, count(*) FROM journals_entry WHERE head_id = ANY(%s) AND origin = 'import'
+    AND NOT (kind = 'note' AND entry_id LIKE 'state:%%') GROUP BY head_id"""
 
 
-def _healed(imported: Import, files: Sequence[FileSoFar], *, exactly: bool) -> set[int]:
+def _healed(files: Sequence[FileSoFar], *, exactly: bool) -> set[int]:
     """Heads that an older file left damaged and of which one undamaged file of this import holds every entry that there is."""
     whole = {file.row.pk: file for file in files if not file.partials and not file.unread_count}
     with connection.cursor() as cursor:
         cursor.execute(_CANDIDATES, [list(whole), [file.row.pk for file in files]])
-        made = set()
-        for file_id, head_id, run, received, stored in cursor.fetchall():
-            copies = whole[file_id].doubles.get(store.decode_text(run), {})
-            seen = received - sum(times - 1 for times in copies.values())
-            if seen == stored if exactly else seen >= stored:
-                made.add(head_id)
+        found = cursor.fetchall()
+        cursor.execute(_STORED, [[head_id for _, head_id, _, _ in found]])
+        stored: dict[int, int] = dict(cursor.fetchall())
+    made = set()
+    for file_id, head_id, run, received in found:
+        copies = whole[file_id].doubles.get(store.decode_text(run), {})
+        seen = received - sum(times - 1 for times in copies.values())
+        if seen == stored.get(head_id) if exactly else seen >= stored.get(head_id, 0):
+            made.add(head_id)
     return made
 
 
@@ -252,17 +255,24 @@ def _conflicts(row: ImportFile) -> list[str]:
     )
 
 
-_HOLES: Final = """SELECT h.run, g.seq + 1, g.next - 1 FROM journals_import_run r JOIN journals_head h ON h.id = r.head_id, LATERAL (
-    SELECT e.seq, lead(e.seq) OVER (ORDER BY e.seq) AS next FROM (
-        SELECT 0 AS seq UNION ALL SELECT seq FROM journals_entry WHERE head_id = h.id AND seq IS NOT NULL) e
-    ) g WHERE r.file_id = %s AND g.next > g.seq + 1 ORDER BY h.id, g.seq LIMIT 21"""
+# Ids are given as values, never as a subquery: with statistics that are behind, as after any large import, PostgreSQL would
+# choose a plan that reads the whole table for each run.
+_WITH_HOLES: Final = """SELECT head_id FROM journals_entry WHERE head_id = ANY(%s) AND seq IS NOT NULL
+    GROUP BY head_id HAVING max(seq) > count(DISTINCT seq) ORDER BY head_id LIMIT 21"""
+_HOLES: Final = """SELECT h.run, e.seq + 1, e.next - 1 FROM (
+    SELECT head_id, seq, lead(seq) OVER (PARTITION BY head_id ORDER BY seq) AS next FROM journals_entry WHERE head_id = ANY(%s) AND seq IS NOT NULL
+    UNION ALL SELECT head_id, 0, min(seq) FROM journals_entry WHERE head_id = ANY(%s) AND seq IS NOT NULL GROUP BY head_id
+    ) e JOIN journals_head h ON h.id = e.head_id WHERE e.next > e.seq + 1 ORDER BY e.head_id, e.seq LIMIT 21"""
 
 
 def _holes(row: ImportFile) -> list[str]:
     if row.entries_read > HOLES_UP_TO:
         return []
+    heads = list(ImportRun.objects.filter(file=row).values_list("head_id", flat=True))
     with connection.cursor() as cursor:
-        cursor.execute(_HOLES, [row.pk])
+        cursor.execute(_WITH_HOLES, [heads])
+        torn = [head_id for (head_id,) in cursor.fetchall()]
+        cursor.execute(_HOLES, [torn, torn])
         found = cursor.fetchall()
     made = [
         f"run {shown(store.decode_text(run))}: {f'entry {a} has' if a == b else f'entries {a} to {b} have'} not been received"

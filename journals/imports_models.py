@@ -128,7 +128,9 @@ class ImportRun(models.Model):
     class Meta:
         db_table = "journals_import_run"
         constraints = [models.UniqueConstraint(fields=["file", "head_id"], name="journals_import_run_once")]
-        indexes = [models.Index(fields=["head_id"], name="journals_import_run_head")]
+        indexes = [
+            models.Index(fields=["head_id"], name="journals_import_run_damaged", condition=Q(healed=False) & ~Q(partial=[]))
+        ]
 
     def __str__(self) -> str:
         return f"run {self.head_id} of file {self.file_id}"

@@ -128,7 +128,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "journals_import_run",
-                "indexes": [models.Index(fields=["head_id"], name="journals_import_run_head")],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("healed", False), models.Q(("partial", []), _negated=True)),
+                        fields=["head_id"],
+                        name="journals_import_run_damaged",
+                    )
+                ],
                 "constraints": [models.UniqueConstraint(fields=("file", "head_id"), name="journals_import_run_once")],
             },
         ),
