@@ -110,3 +110,25 @@ def test_a_held_run_of_another_runtime_is_released_there(http: Client) -> None:
     page = http.get(f"/runs/{Run.objects.get().key}/").content.decode()
     assert "Its own runtime" in page
     assert "until a person releases" not in page
+
+
+def test_a_run_held_before_its_second_send_is_not_said_to_have_had_two_effects(token: Callable[..., str]) -> None:
+    worker = story.begun(token, "held-in-time")
+    story.sent(worker, story.started(worker, 1, "send_refund", effect="write", key="a"))
+    worker.open("41", "w-4")
+    differs = {
+        "branch": "",
+        "step": 1,
+        "differs": ["key"],
+        "recorded": {"key": "a"},
+        "this_build": {"key": "b"},
+        "entries": [3],
+    }
+    assert (
+        worker.call("held", {"epoch": worker.epoch, "reason": "NonDeterministicReplay", "detail": differs}).status_code
+        == 200
+    )
+    projection.catch_up()
+    found = queries.Run.objects.get(key=worker.key)
+    assert (found.status, "key_unstable" in found.findings) == ("held", True)
+    assert not queries.Run.objects.filter(queries.doubled()).exists()
