@@ -38,7 +38,7 @@ class SourceRow:
 @dataclass(frozen=True, slots=True)
 class ImportRow:
     id: int
-    state: str  # of the import while it goes on, else the worst of its files
+    state: str  # of the import while it goes on, else complete, partial, or refused when every file was
     name: str  # of its first file
     files: int
     formats: str
@@ -70,7 +70,7 @@ def _source(name: str, runtime: str, native: bool, created_at: datetime, runs: i
 
 _IMPORTS: Final = """SELECT i.id, i.state, i.source, i.actor, i.created_at, i.error, count(f.id), min(f.path) FILTER (WHERE f.n = 1),
     coalesce(string_agg(DISTINCT nullif(f.format, ''), ', '), ''), coalesce(sum(f.entries_read), 0), coalesce(sum(f.unread_count), 0),
-    bool_or(f.state = 'refused'), bool_or(f.state = 'partial')
+    bool_and(f.state = 'refused'), bool_or(f.state <> 'complete')
     FROM (SELECT * FROM journals_import WHERE id < %s ORDER BY id DESC LIMIT %s) i LEFT JOIN journals_import_file f ON f.import_id = i.id
     GROUP BY i.id, i.state, i.source, i.actor, i.created_at, i.error ORDER BY i.id DESC"""
 
@@ -84,8 +84,8 @@ def import_rows(*, before: int | None) -> tuple[list[ImportRow], int | None]:
 
 
 def _import(row: tuple[Any, ...]) -> ImportRow:
-    pk, state, source, actor, created_at, error, files, path, formats, entries, unread, refused, partial = row
-    outcome = "refused" if refused else "partial" if partial else "complete"
+    pk, state, source, actor, created_at, error, files, path, formats, entries, unread, refused, lacking = row
+    outcome = "refused" if refused else "partial" if lacking else "complete"
     return ImportRow(
         pk, outcome if state == "done" else state, store.decode_text(path or ""), files, formats, source, int(entries), int(unread), actor,
         created_at, error,

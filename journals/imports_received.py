@@ -23,7 +23,9 @@ FRAME = 1 << 20  # bytes that a form's own text may take beside its files
 
 
 def check_size(request: HttpRequest) -> None:
-    """Refuses a body that says that it is over the limit, before a byte of it is read."""
+    """Refuses a body that says that it is over the limit, or does not say its size, before a byte of it is read."""
+    if not request.META.get("CONTENT_LENGTH") and "chunked" in request.META.get("HTTP_TRANSFER_ENCODING", "").lower():
+        raise errors.MalformedRequest("a chunked body cannot be taken; send it with Content-Length")
     try:
         size = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:

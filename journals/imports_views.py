@@ -21,8 +21,8 @@ STATES = {
     "running": "A background worker reads the files now; ends with a report.",
     "failed": "The worker gave it up; the error says why. Entries that were stored before stay.",
     "complete": "Everything in the files was read.",
-    "partial": "Part was read; what was not is listed with line, byte and reason.",
-    "refused": "Nothing was taken from at least one file; the reason is named.",
+    "partial": "Part was read; what was not is listed with its reason.",
+    "refused": "Nothing was taken; the reason is named.",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import psycopg
 from celery import shared_task
 from django.db import connection
 from kombu.exceptions import OperationalError
@@ -42,5 +43,5 @@ def nudge(import_id: int) -> None:
     """Tells a worker about an import. A broker that is away is logged; the sweep tells again."""
     try:
         run_import.delay(import_id=import_id)
-    except (OperationalError, OSError) as e:
+    except (OperationalError, psycopg.Error, OSError) as e:
         log.warning("import %s waits for the sweep: the broker is away (%s)", import_id, e)

@@ -42,7 +42,7 @@ INFO: Final = AdapterInfo(
         read="never",
         attempts=True,
         says_end=False,
-        note="A `started` line is written before the effect; a file does not say whether the run went on after its last line.",
+        note="The line of a start is written before the effect; a file does not say whether the run went on after its last line.",
     ),
     how_to_export="curl -H 'Authorization: Bearer …' https://<drainboard>/api/v1/runs/<key>/entries > run.jsonl",
 )

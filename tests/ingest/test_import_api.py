@@ -130,6 +130,14 @@ def test_refuses_a_body_over_the_limit_before_reading_it(client: Client, ci: dic
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "TooLarge")
 
 
+def test_refuses_a_chunked_body_instead_of_taking_it_for_empty(client: Client, ci: dict[str, Any]) -> None:
+    answer = client.generic(
+        "POST", "/api/v1/imports", b"", RAW, HTTP_TRANSFER_ENCODING="chunked", CONTENT_LENGTH="", **ci
+    )
+    assert (answer.status_code, "chunked" in answer.json()["error"]["message"]) == (400, True)
+    assert not Import.objects.exists()
+
+
 def test_refuses_a_bomb_in_no_time_and_keeps_no_run_of_it(client: Client, ci: dict[str, Any]) -> None:
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=9) as bomb:
