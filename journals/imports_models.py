@@ -129,7 +129,9 @@ class ImportRun(models.Model):
         db_table = "journals_import_run"
         constraints = [models.UniqueConstraint(fields=["file", "head_id"], name="journals_import_run_once")]
         indexes = [
-            models.Index(fields=["head_id"], name="journals_import_run_damaged", condition=Q(healed=False) & ~Q(partial=[]))
+            models.Index(
+                fields=["head_id"], name="journals_import_run_damaged", condition=Q(healed=False) & ~Q(partial=[])
+            )
         ]
 
     def __str__(self) -> str:
