@@ -13,6 +13,7 @@ from drainboard import wire
 from psycopg.types.json import Jsonb
 
 from journals import errors, payloads
+from journals.bodies import columns
 from journals.cursors import plain_cursor
 from journals.text import encode_text
 
@@ -69,8 +70,6 @@ class _Batch:
 
 def _call(who: tuple[Any, ...], batch: _Batch) -> Any:
     made = [_KNOWN.trim(s) for s in batch.splits]
-    bodies = {d: b for s, _ in made for d, b in s.bodies.items()}
-    nodes = {n[0]: n for s, _ in made for n in s.nodes}
     params = [
         *who,
         Jsonb(batch.metas),
@@ -78,12 +77,7 @@ def _call(who: tuple[Any, ...], batch: _Batch) -> Any:
         [_slots(s) for s in batch.splits],
         [payloads.sha256(raw) for raw in batch.lines],
         batch.versions,
-        list(bodies),
-        [len(b) for b in bodies.values()],
-        [payloads.pack(b) for b in bodies.values()],
-        list(nodes),
-        [n[1] for n in nodes.values()],
-        [n[2] for n in nodes.values()],
+        *columns([s for s, _ in made]),
         [p for _, need in made for p in need],
     ]
     with plain_cursor() as cursor:

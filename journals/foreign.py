@@ -5,23 +5,20 @@ The same entry again is nothing new. The same id with other content is kept besi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from drainboard import wire
 from psycopg.types.json import Jsonb
 
-from journals import errors, payloads, signals
+from journals import chain, errors, payloads, signals
 from journals.bodies import keep_payloads
 from journals.cursors import plain_cursor
 from journals.sources import new_key, source_id
 from journals.text import encode_text
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +135,9 @@ def _rows(run: _Run, now: datetime, actor: str, import_id: int | None) -> list[t
         if known:
             run.result.conflicts.append(item.seq if item.seq is not None else run.pos)
         known.add(digest)
-        run.link = _link(run, item, now, actor)
+        run.link = chain.link(
+            run.link, pos=run.pos, recorded_at=now, epoch=0, actor=actor, token_id=None, origin="import", raw=item.raw
+        )
         run.bytes += len(item.raw)
         cut = payloads.split(item.raw)
         made.append((run.result.head_id, run.pos, now, actor, item, digest, run.link, cut, import_id))
@@ -160,12 +159,6 @@ def _stored(run: _Run) -> dict[str, set[bytes]]:
         for stored, digest in cursor.fetchall():
             made.setdefault(by_stored[stored], set()).add(bytes(digest))
     return made
-
-
-def _link(run: _Run, item: Foreign, now: datetime, actor: str) -> bytes:
-    micros = (now - _EPOCH) // timedelta(microseconds=1)
-    envelope = f"{run.pos}|{micros}|0|{actor}||import".encode()
-    return hashlib.sha256(run.link + hashlib.sha256(envelope + payloads.sha256(item.raw)).digest()).digest()
 
 
 _COPY = (

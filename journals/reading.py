@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from django.db import connection
 from drainboard import wire
 
-from journals import payloads
+from journals import chain, payloads
 from journals.text import decode_text
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH = 500  # entries fetched at once
 SMALL = 2_048  # bytes up to which a skeleton holds a value itself
 
@@ -235,7 +233,10 @@ def verify(head_id: int) -> Verified:
         pos += 1
         if entry.pos != pos:
             return Verified(False, pos - 1, pos, f"position {pos} is missing")
-        link = _link(link, entry)
+        link = chain.link(
+            link, pos=entry.pos, recorded_at=entry.recorded_at, epoch=entry.epoch, actor=entry.actor,
+            token_id=entry.token_id, origin=entry.origin, raw=entry.raw,
+        )  # fmt: skip
         if link != entry.hash:
             return Verified(False, pos - 1, pos, f"entry {pos} is not what was recorded")
     with connection.cursor() as cursor:
@@ -246,10 +247,3 @@ def verify(head_id: int) -> Verified:
     if bytes(head_hash) != link:
         return Verified(False, pos, pos, "the head's link is not that of the last entry")
     return Verified(True, pos)
-
-
-def _link(previous: bytes, e: StoredEntry) -> bytes:
-    micros = (e.recorded_at - _EPOCH) // timedelta(microseconds=1)
-    envelope = f"{e.pos}|{micros}|{e.epoch}|{e.actor}|{'' if e.token_id is None else e.token_id}|{e.origin}"
-    inner = hashlib.sha256(envelope.encode() + hashlib.sha256(e.raw).digest()).digest()
-    return hashlib.sha256(previous + inner).digest()

@@ -42,11 +42,6 @@ def timeout_error(timeout_type: Any, *, message: str = "") -> dict[str, Any]:
     return {"type": name, "message": message or f"{name} of the runtime", "retryable": True}
 
 
-def is_timeout(error: Any) -> bool:
-    """Whether nobody answered: the runtime's own timeouts, and application errors that call themselves one."""
-    return "timeout" in text_of(dict_of(error).get("type")).lower().replace("timedout", "timeout")
-
-
 def _error(failure: dict[str, Any], depth: int) -> dict[str, Any]:
     key = next((k for k in _INFOS if k in failure), "")
     info = dict_of(failure.get(key))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -185,18 +184,3 @@ def nobody_can_go_on(approval: Approval) -> bool:
 def earlier(approval: Approval) -> QuerySet[Approval]:
     """What was asked before in this run, newest first."""
     return Approval.objects.filter(head_id=approval.head_id).exclude(id=approval.id).order_by("-id")[:20]
-
-
-def words_differ(was: str, now: str) -> list[tuple[str, str]]:
-    """(`=`, `-`, `+`; text) by words, for showing what changed in a value."""
-    old, new = was.split(" "), now.split(" ")
-    made = []
-    for op, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if op == "equal":
-            made.append(("=", " ".join(old[a:b])))
-            continue
-        if a != b:
-            made.append(("-", " ".join(old[a:b])))
-        if c != d:
-            made.append(("+", " ".join(new[c:d])))
-    return made

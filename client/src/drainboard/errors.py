@@ -235,9 +235,5 @@ class Released(Interrupt):
     """The worker is going away; the run stands between two steps and another worker takes it up."""
 
 
-class RolledOver(Interrupt):
-    """The run ended in favour of its successor."""
-
-
 def _place(branch: str, step: int) -> str:
     return f"{branch}:{step}" if branch else str(step)
