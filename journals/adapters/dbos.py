@@ -30,9 +30,9 @@ from journals.adapters.dbos_forms import CLI_STEPS, Capture, Part, captures
 from journals.adapters.dbos_json import read_json
 from journals.adapters.dbos_lines import lines_of
 from journals.adapters.dbos_runs import Run, rows_of, runs_of
-from journals.adapters.dbos_sql import read_sql
-from journals.adapters.dbos_sqlite import MAGIC, read_sqlite
-from journals.adapters.dbos_values import integer
+from journals.adapters.pgdump import read_dump
+from journals.adapters.sqlitefile import MAGIC, mentions, read_sqlite
+from journals.adapters.values import integer
 
 INFO = AdapterInfo(
     name="dbos",
@@ -76,7 +76,7 @@ def sniff(files: Sequence[InputFile]) -> float:
 def _sniff(file: InputFile) -> float:
     head = file.head()
     if head.startswith(MAGIC):
-        return 0.95 if _mentions(file, b"operation_outputs") else 0.05
+        return 0.95 if mentions(file, b"operation_outputs") else 0.05
     if file.path.endswith("-shm") or (file.path.endswith("-wal") and head[:3] == b"\x37\x7f\x06"):
         return 0.5  # what SQLite keeps beside a database; read with it, or named
     if _OURS.match(head):
@@ -85,17 +85,6 @@ def _sniff(file: InputFile) -> float:
     if not sure and head.strip() == b"[]" and _STEPS_FILE.search(posixpath.basename(file.path)):
         return 0.5
     return sure
-
-
-def _mentions(file: InputFile, name: bytes) -> bool:
-    """Whether the bytes of a name stand anywhere in the file; a SQLite schema may lie on any page."""
-    tail = b""
-    with file.open() as stream:
-        while chunk := stream.read(1 << 20):
-            if name in tail + chunk:
-                return True
-            tail = chunk[-len(name) :]
-    return False
 
 
 def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
@@ -137,11 +126,13 @@ def _others(capture: Capture, runs: Sequence[Run]) -> tuple[str, ...]:
 def _part(file: InputFile, wal: InputFile | None) -> Part:
     head = file.head(4_096)
     if head.startswith(MAGIC):
-        return read_sqlite(file, wal)
+        read_sqlite(file, wal, part := Part(file.path, whole=True))
+        return part
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
         return read_json(file)
     if re.search(rb"^(?:--|COPY |SET |CREATE |INSERT )", file.head(), re.MULTILINE):
-        return read_sql(file)
+        read_dump(file, part := Part(file.path, whole=True))
+        return part
     reason = "empty file" if not head.strip() else "neither a SQL dump, nor a SQLite file, nor JSON"
     return Part(file.path, problems=[Refused(file.path, reason)])
 

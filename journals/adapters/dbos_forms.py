@@ -6,10 +6,12 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 from journals.adapters.base import Item, Partial, Refused, Unread, run_problem, shown
-from journals.adapters.dbos_values import Loaded, integer
+from journals.adapters.dbos_values import Loaded
+from journals.adapters.tables import Place
+from journals.adapters.values import integer
 
 STEPS = "operation_outputs"
 STATUS = "workflow_status"
@@ -54,18 +56,11 @@ class Row:
     path: str
 
 
-class Place(NamedTuple):
-    """Where a row stands in its file, for the report."""
-
-    line: int  # from 1; the row's number in a SQLite table
-    byte: int  # from 0, in the unpacked file
-    start: bytes  # its first bytes
-
-
 @dataclass(slots=True)
 class Part:
-    """What one file gave."""
+    """What one file gave; a `tables.Sink`."""
 
+    title: ClassVar[str] = "DBOS"
     path: str
     tables: dict[str, list[Row]] = field(default_factory=dict)
     columns: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -89,6 +84,20 @@ class Part:
     def skip(self, reason: str, place: Place) -> None:
         """Names a stretch of the file that became no row."""
         self.unread.append(Unread(self.path, place.line, place.byte, reason, shown(place.start)))
+
+    @property
+    def found(self) -> bool:
+        """Whether a table about runs is in the file."""
+        return any(table in self.tables for table in RUN_TABLES)
+
+    @property
+    def named(self) -> bool:
+        """Whether any table of DBOS is in the file."""
+        return bool(self.tables)
+
+    def wants(self, table: str) -> bool:
+        """Whether rows of this table are taken."""
+        return table in RUN_TABLES or table in SIDE_TABLES
 
     def close(self) -> None:
         """Says that runs of the file are not complete when rows in its middle were not read."""

@@ -22,11 +22,11 @@ from journals.adapters.dbos_forms import (
     SIDE_TABLES,
     STATUS,
     Part,
-    Place,
     from_cli,
     table_named,
     table_of,
 )
+from journals.adapters.tables import Place
 
 _BOM = b"\xef\xbb\xbf"
 Placed = tuple[str, int, bytes, Any]

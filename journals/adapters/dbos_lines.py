@@ -16,22 +16,12 @@ from drainboard import wire
 
 from journals.adapters.base import Line, Options
 from journals.adapters.dbos_forms import Row
-from journals.adapters.dbos_kinds import effect_of, kind_of, said_by_model, step_versions_of, versions_of
+from journals.adapters.dbos_kinds import said_by_model, step_versions_of, versions_of
 from journals.adapters.dbos_runs import Run, name_of, number_of, stored
 from journals.adapters.dbos_state import limit_of, state_of, wake_of
-from journals.adapters.dbos_values import (
-    Fields,
-    Payload,
-    error_of,
-    flag,
-    integer,
-    nondeterministic,
-    opaque,
-    payload,
-    text,
-    utc,
-    utc_seconds,
-)
+from journals.adapters.dbos_values import Payload, error_of, nondeterministic, payload
+from journals.adapters.names import effect_of, kind_of
+from journals.adapters.values import Fields, flag, integer, opaque, text, utc, utc_seconds
 
 ENDS = {"SUCCESS": "run.completed", "ERROR": "run.failed", "CANCELLED": "run.cancelled"}
 _ABOUT = (

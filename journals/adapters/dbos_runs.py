@@ -8,7 +8,7 @@ from typing import Any
 
 from journals.adapters.base import Item, Note
 from journals.adapters.dbos_forms import STATUS, STEPS, Capture, Row
-from journals.adapters.dbos_values import Fields, integer, text
+from journals.adapters.values import Fields, integer, text
 
 IN_FLIGHT = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
 INTERNAL_QUEUE = "_dbos_internal_queue"

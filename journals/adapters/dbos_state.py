@@ -12,9 +12,10 @@ from decimal import Decimal
 from typing import Any
 
 from journals.adapters.dbos_forms import Row
-from journals.adapters.dbos_kinds import effect_of, kind_of
 from journals.adapters.dbos_runs import IN_FLIGHT, INTERNAL_QUEUE, Run, name_of, number_of
-from journals.adapters.dbos_values import integer, payload, seconds_of, text, utc, utc_seconds
+from journals.adapters.dbos_values import payload
+from journals.adapters.names import effect_of, kind_of
+from journals.adapters.values import integer, seconds_of, text, utc, utc_seconds
 
 STATUSES = {
     "PENDING": "running",

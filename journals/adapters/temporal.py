@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from drainboard import wire
 
+from journals.adapters import jsonscan
 from journals.adapters import temporal_scan as scan
 from journals.adapters.base import (
     AdapterInfo,
@@ -165,7 +166,7 @@ def _set_aside(made: _File, document: scan.Document, data: bytes) -> None:
     found = 0
     for span in spans:
         try:
-            value, _ = scan.loose(data[span.start : span.end])
+            value, _ = jsonscan.loose(data[span.start : span.end])
         except wire.MalformedLine:
             reason = (
                 document.broken[0].reason
@@ -304,7 +305,7 @@ def _split(events: Sequence[scan.Head]) -> tuple[list[scan.Head], list[scan.Head
 
 def _sketch(run: History, transient: Sequence[scan.Head], data: bytes, one: _File) -> None:
     for head in transient:
-        event = Event.of(scan.loose(data[head.span.start : head.span.end])[0])
+        event = Event.of(jsonscan.loose(data[head.span.start : head.span.end])[0])
         (task_scheduled if event.type == "WorkflowTaskScheduled" else task_started)(run, event)
     if transient:
         ids = ", ".join(str(e.number) for e in transient)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from drainboard import wire
 
+from journals.adapters.jsonscan import loose
 from journals.adapters.temporal_history import WAKES, Event, History
 from journals.adapters.temporal_runs import RUNS
-from journals.adapters.temporal_scan import loose
 from journals.adapters.temporal_steps import STEPS, Draft
 
 _READERS: Final = {**STEPS, **RUNS}

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from drainboard import wire
 
 from journals.adapters.base import shown
+from journals.adapters.jsonscan import loose, value_end
 from journals.adapters.temporal_values import attributes_key, dict_of, number_of, text_of, type_of
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_SCALAR = re.compile(rb"[^,\]}\s\"\[{]+")
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|"|[\[\]{}]', re.DOTALL)
 _EVENT = re.compile(rb'\{\s*"eventId"\s*:')
 
 
@@ -86,24 +84,6 @@ def documents(data: bytes) -> Iterator[Document]:
         at = _space(data, max(doc.end, at + 1))
 
 
-def value_end(data: bytes, at: int, limit: int | None = None) -> int:
-    """Where the JSON value that begins at `at` ends; -1 when the text runs out or is no value."""
-    first = data[at : at + 1]
-    if first not in (b"[", b"{"):
-        found = (_STRING if first == b'"' else _SCALAR).match(data, at)
-        return found.end() if found else -1
-    depth = 0
-    for token in _TOKEN.finditer(data, at, len(data) if limit is None else limit):
-        text = token.group()
-        if text == b'"':
-            return -1
-        if len(text) == 1:
-            depth += 1 if text in b"[{" else -1
-            if depth == 0:
-                return token.end()
-    return -1
-
-
 def safe_start(data: bytes, at: int) -> str:
     """At most 80 safe characters of what stands on the line at `at`, for reports."""
     return shown(data[at : at + 400].split(b"\n", 1)[0])
@@ -112,20 +92,6 @@ def safe_start(data: bytes, at: int) -> str:
 def line_of(data: bytes, at: int) -> int:
     """The line, from 1, on which byte `at` stands."""
     return data.count(b"\n", 0, at) + 1
-
-
-def loose(raw: bytes, levels: int = 3) -> tuple[Any, tuple[str, ...]]:
-    """The JSON value of `raw`, its deepest parts as text when it is too deep to unfold, and its oddities.
-
-    Raises `wire.MalformedLine` for what is no JSON.
-    """
-    value, odd = wire.decode(raw)
-    if odd != ("too_deep",):
-        return value, odd
-    spans = wire.spans_of(raw) if levels else None
-    if spans is None:
-        return raw.decode("utf-8", "replace"), odd
-    return {key: loose(raw[a:b], levels - 1)[0] for key, (a, b) in spans.items()}, odd
 
 
 def _space(data: bytes, at: int) -> int:

@@ -12,8 +12,9 @@ from drainboard import wire
 
 from journals.adapters import dbos
 from journals.adapters.base import InputFile
-from journals.adapters.dbos_sql import cell
-from journals.adapters.dbos_values import looks_pickled, payload, seconds_of, utc, utc_seconds
+from journals.adapters.dbos_values import looks_pickled, payload
+from journals.adapters.pgdump import cell
+from journals.adapters.values import seconds_of, utc, utc_seconds
 
 from .dbos_exports import Read, a_run, a_step, bytes_of, names, places, read, read_capture, table_file
 

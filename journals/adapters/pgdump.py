@@ -10,28 +10,26 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from journals.adapters.base import InputFile, Note, Refused
-from journals.adapters.dbos_forms import RUN_TABLES, SIDE_TABLES, Part, Place
+from journals.adapters.tables import Place, Sink
 
 _COPY = re.compile(rb'COPY (?:(?:"[^"]+"|[\w$]+)\.)?(?:"([^"]+)"|([\w$]+)) \((.*)\) FROM stdin;\s*$')
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.)|$)", re.DOTALL)
 _PLAIN = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def read_sql(file: InputFile) -> Part:
-    """The rows of one dump; tables of other programs in it are counted and named."""
-    part = Part(file.path, whole=True)
-    reader = _Blocks(part)
+def read_dump(file: InputFile, sink: Sink) -> None:
+    """Gives `sink` the rows of one dump (cells are str or None); tables of other programs in it are counted and named."""
+    reader = _Blocks(sink)
     with file.open() as stream:
         for number, byte, line in _lines(stream):
             reader.feed(number, byte, line)
     reader.close()
     if file.cut:
-        part.tear(file.cut)
+        sink.tear(file.cut)
     for table, rows in sorted(reader.foreign.items()):
-        part.problems.append(Note(file.path, f"table {table} ({rows} rows) is not one of DBOS's"))
-    if not any(table in part.tables for table in RUN_TABLES) and not part.unread:
-        part.problems.append(Refused(file.path, reader.why_empty()))
-    return part
+        sink.problems.append(Note(file.path, f"table {table} ({rows} rows) is not one of {sink.title}'s"))
+    if not sink.found and not sink.unread:
+        sink.problems.append(Refused(file.path, reader.why_empty()))
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
@@ -44,8 +42,8 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 class _Blocks:
     """Follows the COPY blocks of a dump line by line."""
 
-    def __init__(self, part: Part) -> None:
-        self.part = part
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
         self.table = ""  # of the open block
         self.columns: list[str] = []
         self.known = False
@@ -58,7 +56,7 @@ class _Blocks:
         elif line.rstrip(b"\r\n") == b"\\.":
             self.table = ""
         elif not line.endswith(b"\n"):
-            self.part.skip(f"{self.table} row without its end", Place(number, byte, line[:400]))
+            self.sink.skip(f"{self.table} row without its end", Place(number, byte, line[:400]))
         elif self.known:
             self._row(number, byte, line)
         else:
@@ -74,9 +72,9 @@ class _Blocks:
             return
         self.table = (m.group(1) or m.group(2)).decode("utf-8", "replace")
         self.columns = [name.strip(' "') for name in m.group(3).decode("utf-8", "replace").split(",")]
-        self.known = self.table in RUN_TABLES or self.table in SIDE_TABLES
+        self.known = self.sink.wants(self.table)
         if self.known:
-            self.part.has(self.table, self.columns)
+            self.sink.has(self.table, self.columns)
         else:
             self.foreign.setdefault(self.table, 0)
 
@@ -86,25 +84,25 @@ class _Blocks:
         try:
             cells = body.decode("utf-8").split("\t")
         except UnicodeDecodeError as e:
-            self.part.skip(f"{self.table} row: byte {e.start} is not UTF-8", place)
+            self.sink.skip(f"{self.table} row: byte {e.start} is not UTF-8", place)
             return
         if len(cells) != len(self.columns):
-            self.part.skip(f"{self.table} row has {len(cells)} columns, not {len(self.columns)}", place)
+            self.sink.skip(f"{self.table} row has {len(cells)} columns, not {len(self.columns)}", place)
             return
-        self.part.add(self.table, dict(zip(self.columns, map(cell, cells), strict=True)), place)
+        self.sink.add(self.table, dict(zip(self.columns, map(cell, cells), strict=True)), place)
 
     def close(self) -> None:
         if self.table:
-            self.part.tear(f"the dump ends inside table {self.table}")
-        elif self.begun and not self.ended and self.part.tables:
-            self.part.tear("the dump has no end: pg_dump's last line is missing")
+            self.sink.tear(f"the dump ends inside table {self.table}")
+        elif self.begun and not self.ended and self.sink.named:
+            self.sink.tear("the dump has no end: pg_dump's last line is missing")
 
     def why_empty(self) -> str:
         if self.inserts:
             return "dumped with --inserts: dump it again without that option"
         if self.creates:
             return "a dump of the schema only: it holds no rows"
-        return "no table of DBOS in it"
+        return f"no table of {self.sink.title} in it"
 
 
 def cell(written: str) -> str | None:
