@@ -23,6 +23,7 @@ def findings(journal: Journal, ground: Ground, *, native: bool) -> Iterator[Find
     yield from _missing(journal, ground.facts)
     yield from _torn(journal, ground)
     yield from _conflicting(journal)
+    yield from _rewritten(journal)
     yield from _repeated(ground.facts)
     if native:
         yield from _skewed(journal.entries)
@@ -76,15 +77,31 @@ def _conflicting(journal: Journal) -> Iterator[Finding]:
             positions=[s.pos for s in entries],
             imports=imports,
         )
-    rewritten = [e for e in journal.conflicts.values() if len({s.import_id for s in e}) > 1]
-    if rewritten:
-        numbers = [e[0].number for e in rewritten]
+
+
+def _rewritten(journal: Journal) -> Iterator[Finding]:
+    """Entries that a later import has with other content, and entries that a later export of the whole journal lacks."""
+    changed = [e for e in journal.conflicts.values() if len({s.import_id for s in e}) > 1]
+    if changed:
+        numbers = [e[0].number for e in changed]
         yield found(
             "history_rewritten",
-            f"A later export tells another past: entry {listed(numbers)} differ{'s' if len(numbers) == 1 else ''} from what was imported before. "
+            f"A later export tells another past: {'entry' if len(numbers) == 1 else 'entries'} {listed(numbers)} differ{'s' if len(numbers) == 1 else ''} from what was imported before. "
             "Both are kept; the earlier one was not overwritten.",
             numbers,
-            positions=[[s.pos for s in e] for e in rewritten],
+            positions=[[s.pos for s in e] for e in changed],
+        )
+    lost = journal.rewritten.entries
+    if lost:
+        numbers = list(dict.fromkeys(s.number for s in lost))
+        again = {s.number for s in lost if s.pos in journal.rewritten.gone}
+        yield found(
+            "history_rewritten",
+            f"A later export no longer has entr{'ies' if len(numbers) > 1 else 'y'} {listed(numbers)}, which an earlier one had, and both held the whole journal. "
+            + ("What these entries record may happen again." if again else "A still later export has them again."),
+            numbers,
+            missing=numbers,
+            compared=[list(pair) for pair in journal.rewritten.notes],
         )
 
 

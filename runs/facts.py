@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -125,6 +125,7 @@ class SourceFacts:
     as_of: str = ""
     pending: tuple[Pending, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    passed: tuple[Waiting, ...] = ()  # of `waiting`: timers whose time has come since, or is not told
     recoveries: int = 0  # executions begun again, by the runtime's count
     stranded: Mapping[str, Any] | None = None
     stuck: Mapping[str, Any] | None = None
@@ -154,10 +155,11 @@ def source_facts(entries: Sequence[Seen]) -> SourceFacts | None:
     found = [s for s in entries if s.entry.kind == "note" and s.entry.name == STATE_NOTE and s.origin == "import"]
     if not found:
         return None
-    return read_note(max(found, key=_newness).entry.out)
+    return read_note(max(found, key=newness).entry.out)
 
 
-def _newness(seen: Seen) -> tuple[bool, float, int]:
+def newness(seen: Seen) -> tuple[bool, float, int]:
+    """Sorts `runtime.state` notes by when the source said it; one that does not say comes last, and equals in our order."""
     out = seen.entry.out
     said = moment(out.get("as_of")) if isinstance(out, Mapping) and isinstance(out.get("as_of"), str) else None
     return said is None, said.timestamp() if said else 0.0, seen.pos
@@ -193,6 +195,22 @@ def read_note(out: Any) -> SourceFacts:
         duplicates=tuple(n for n in _items(out.get("duplicates")) if isinstance(n, int) and not isinstance(n, bool)),
         out=out,
     )
+
+
+def as_of_now(facts: SourceFacts | None, now: datetime) -> SourceFacts | None:
+    """The facts with the timers marked that are over by now, or that do not say when they are over.
+
+    An export was true when it was made; what its run did when the time had come is not in it. A wait for a message that has
+    a time limit too is left as the source tells it: it is answered by a person, not by the clock.
+    """
+    if facts is None:
+        return None
+    return replace(facts, passed=tuple(w for w in facts.waiting if _is_over(w, now)))
+
+
+def _is_over(waiting: Waiting, now: datetime) -> bool:
+    until = moment(waiting.until)
+    return waiting.what == "timer" and (until is None or until <= now)
 
 
 def _pending(given: Mapping[str, Any]) -> Pending:

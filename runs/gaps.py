@@ -133,7 +133,7 @@ def _last_is_open(last: Step | None, journal: Journal, judged: Sequence[Judged])
     of_last = next(j for step, j in zip(journal.steps, judged, strict=True) if step is last)
     if of_last.verdict == Verdict.WAITING:
         return of_last.confidence == Confidence.CERTAIN
-    return of_last.verdict in (Verdict.MAY_RUN_TWICE, Verdict.UNKNOWN)
+    return of_last.verdict in (Verdict.MAY_RUN_TWICE, Verdict.UNKNOWN) and last.kind not in _WITHOUT_EFFECT
 
 
 def _tail(journal: Journal, ground: Ground) -> Gap | None:
@@ -141,7 +141,7 @@ def _tail(journal: Journal, ground: Ground) -> Gap | None:
     number = max((s.number for s in journal.steps if s.branch == ""), default=0) + 1
     stated = ground.facts.out.get("last_step") if ground.facts else None
     short = isinstance(stated, int) and stated >= number
-    if not short and _nothing_behind(ground):
+    if not short and _nothing_behind(journal, ground):
         return None
     if short:
         verdict, confidence, effect, effects = Verdict.UNKNOWN, Confidence.UNKNOWN, "write", Effects.UNKNOWN
@@ -157,6 +157,9 @@ def _tail(journal: Journal, ground: Ground) -> Gap | None:
     elif ground.evidence.write == "never":
         verdict, confidence, effect, effects = Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE, "write", Effects.UNKNOWN
         reason = "This runtime records a step only when it ends: the next one may have been under way, its name is not known."
+    elif due := _due(journal, ground):
+        verdict, confidence, effect, effects = Verdict.UNKNOWN, Confidence.UNKNOWN, "write", Effects.UNKNOWN
+        reason = f"What the run waited for was due at {due}; what followed is not in the export."
     else:
         verdict, confidence, effect, effects = Verdict.UNKNOWN, Confidence.UNKNOWN, "write", Effects.UNKNOWN
         reason = "The export ends here and does not say that the run does; later steps may exist."
@@ -166,7 +169,7 @@ def _tail(journal: Journal, ground: Ground) -> Gap | None:
     )  # fmt: skip
 
 
-def _nothing_behind(ground: Ground) -> bool:
+def _nothing_behind(journal: Journal, ground: Ground) -> bool:
     """Whether the record proves that no step of the main line stands behind the last one that is recorded."""
     if ground.native:
         return not ground.in_flight or ground.alive or not ground.opened
@@ -175,9 +178,19 @@ def _nothing_behind(ground: Ground) -> bool:
         return ground.completed or ground.evidence.write != "never" or told
     if ground.torn:
         return False
-    if ground.facts is not None and ground.facts.waiting:
+    if ground.facts is not None and ground.facts.waiting and not ground.facts.passed:
         return True
-    return ground.evidence.write != "never" and ground.end_known
+    return not _due(journal, ground) and ground.evidence.write != "never" and ground.end_known
+
+
+def _due(journal: Journal, ground: Ground) -> str:
+    """When something came that the run was waiting for and that the export does not tell; empty when nothing did."""
+    told = next((w.until or "a time that is not told" for w in ground.facts.passed), "") if ground.facts else ""
+    last = last_of_branch(journal.steps).get("")
+    if told or last is None or last.kind != "timer" or last.results:
+        return told
+    until = next((s.entry.until for s in last.entries if s.entry.until), None)
+    return until if until and ground.passed(until) else ""
 
 
 _WORST: Mapping[tuple[Verdict, Confidence], int] = {

@@ -12,6 +12,7 @@ from typing import Any, Final
 from drainboard.wire import MISSING
 
 from runs.facts import Seen
+from runs.held import Rewritten, rewritten
 from runs.matching import Matching
 
 __all__ = ["Attempt", "Hole", "Journal", "Step", "group", "in_order", "unanswered_error"]
@@ -86,6 +87,8 @@ class Step:
     conflict: bool = False  # one of its entries has two contents
     mixed: bool = False  # entries of two kinds or names stand at its number
     ambiguous: bool = False  # its answer may belong to another start
+    gone: bool = False  # what answers it stands only in an older export of the source; a later one lacks it
+    rewritten: bool = False  # some of its entries do
     missing: str = ""  # why it is a placeholder, empty for a step with entries
     numbered: bool = True  # the journal gave the number
 
@@ -108,6 +111,7 @@ class Journal:
     steps: list[Step]
     holes: list[Hole]
     conflicts: dict[str, list[Seen]]  # entry id -> entries that share it
+    rewritten: Rewritten = field(default_factory=Rewritten)
 
     def damaged_after(self, order: int) -> bool:
         """Whether entries are missing after this place in reading order."""
@@ -140,13 +144,24 @@ def group(entries: Iterable[Seen], *, native: bool, dense: bool = True, length: 
     ordered = in_order(entries)
     holes = _holes(ordered, native=native, length=length)
     journal = Journal(ordered, [], holes, {} if native else _conflicts(ordered))
+    if not native:
+        journal.rewritten = rewritten(ordered)
     _Grouping(journal).run()
+    _mark_gone(journal)
     if not dense:
         absent = {s.number for s in journal.steps if s.missing and s.numbered and s.branch == ""}
         journal.holes = [
             h for h in holes if h.missing > len(absent) or not absent.issuperset(range(h.first, h.last + 1))
         ]
     return journal
+
+
+def _mark_gone(journal: Journal) -> None:
+    gone = journal.rewritten.gone
+    for step in journal.steps if gone else ():
+        step.rewritten = any(s.pos in gone for s in step.entries)
+        answers = [*step.results, *step.errors]
+        step.gone = step.rewritten and all(s.pos in gone for s in answers)
 
 
 def _holes(ordered: Sequence[Seen], *, native: bool, length: int) -> list[Hole]:

@@ -14,7 +14,7 @@ from typing import Any
 from journals.adapters.base import Evidence
 from runs import acted, consent, damage, decisions, doubles, drift, health, standing, versions
 from runs.consent import began_at, happened_at
-from runs.facts import HeadFacts, Seen, SourceFacts, source_facts
+from runs.facts import HeadFacts, Seen, SourceFacts, as_of_now, source_facts
 from runs.findings import Finding, found, ordered
 from runs.gaps import Gap, gaps, worst
 from runs.states import ENDED, Confidence, RunStatus, Severity, StepStatus, Verdict
@@ -69,7 +69,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     """The summary of one run. `entries` come by `pos`; `evidence` is that of the run's source."""
     # A runtime that records a step at its end numbers steps, not entries: its holes are steps under way.
     journal = group(entries, native=native, dense=evidence.write != "never", length=head.pos)
-    facts = None if native else source_facts(journal.entries)
+    facts = None if native else as_of_now(source_facts(journal.entries), now)
     status = standing.native_status(head) if native else standing.imported_status(journal, facts)
     ground = _ground(journal, facts, status, evidence=evidence, native=native, head=head, now=now)
     judged = verdicts(journal, ground)
@@ -175,6 +175,7 @@ def _ground(
         end_known=native or not in_flight or told,
         torn=facts.torn if facts else "",
         facts=facts,
+        now=now,
         alive=native and head.lease_until is not None and head.lease_until > now,
         opened=native and not head.parked_on and bool(head.worker) and not head.ended,
         diverged=bool(health.diverged(journal.entries)) or health.says_diverged(stuck),
@@ -200,7 +201,7 @@ def _rows(journal: Journal, judged: Sequence[Judged]) -> list[StepRow]:
 
 
 def _step_status(step: Step, judged: Judged) -> StepStatus:
-    if step.missing or step.conflict:
+    if step.missing or step.conflict or step.gone:
         return StepStatus.UNKNOWN
     if step.resolution is not None and not step.attempts:
         return StepStatus.RESULT if judged.verdict == Verdict.DONE else StepStatus.UNKNOWN

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from journals.adapters.base import Evidence
-from runs.facts import Pending, Seen, SourceFacts, Waiting
-from runs.states import Confidence, Effects, Verdict
+from runs.facts import Pending, Seen, SourceFacts, Waiting, moment
+from runs.states import CALM, Confidence, Effects, Verdict
 from runs.steps import Journal, Step, unanswered_error
 
 __all__ = ["Ground", "Judged", "judge", "last_of_branch", "listed", "told_pending", "verdicts"]
@@ -29,10 +30,16 @@ class Ground:
     end_known: bool  # the record says where the journal ends: our own store, or an export that says so
     torn: str = ""  # why the end of the file is missing
     facts: SourceFacts | None = None
+    now: datetime | None = None
     alive: bool = False  # a worker holds a live lease (native)
     opened: bool = False  # a worker has it, or had it and did not give it back (native)
     diverged: bool = False  # the code has left the journal
     recovered: bool = False  # steps may have been executed again without a record of it
+
+    def passed(self, until: str | None) -> bool:
+        """Whether this time has come since an export was made; our own store would have the entry that follows."""
+        due = None if self.native else moment(until)
+        return due is not None and self.now is not None and due <= self.now
 
     @property
     def tries_known(self) -> bool:
@@ -67,6 +74,8 @@ def judge(
 ) -> Judged:
     """The verdict on one step. `is_last`: no later step of its branch is recorded."""
     verdict, confidence, reason = _verdict(step, journal, ground, pending, waiting, is_last)
+    if step.gone and verdict in CALM and not (verdict == Verdict.WAITING and waiting is not None):
+        verdict, confidence, reason = _gone(step, ground)
     return Judged(verdict, confidence, _effects(step, verdict, journal, ground), reason)
 
 
@@ -105,10 +114,11 @@ def _verdict(
         return _conflicting(step)
     if step.resolution is not None and not step.attempts:
         return _resolved(step.resolution)
-    if step.results and not (step.kind == "approval" and step.open):
+    answered = bool(step.results) and not (step.kind == "approval" and step.open)
+    if answered and not (step.gone and waiting is not None and ground.in_flight):
         return Verdict.DONE, Confidence.CERTAIN, _done(step, ground)
     if waiting is not None and ground.in_flight:
-        return Verdict.WAITING, Confidence.CERTAIN, _waits_for(waiting)
+        return _told_waiting(waiting, ground)
     if step.missing:
         return _absent(step, ground, pending)
     if step.kind in ("timer", "approval", "parallel", "child") and (step.kind != "child" or not step.errors):
@@ -121,6 +131,15 @@ def _verdict(
 def _done(step: Step, ground: Ground) -> str:
     tries = " Tries inside a step are not recorded by this runtime." if step.write and not ground.tries_known else ""
     return f"A result is recorded (entry {step.results[0].number}); it will be reused.{tries}"
+
+
+def _gone(step: Step, ground: Ground) -> Found:
+    numbers = listed(sorted({s.number for s in step.entries}))
+    follows = "the run may do it again" if ground.in_flight else "whether the run did it again is not known"
+    return (
+        Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE,
+        f"Only an earlier export has its record (entry {numbers}); a later one lacks it, so {follows}.",
+    )  # fmt: skip
 
 
 def _conflicting(step: Step) -> Found:
@@ -153,6 +172,15 @@ def _resolved(resolution: Seen) -> Found:
     if entry.outcome == "stop":
         return Verdict.MAY_RUN_TWICE, Confidence.CERTAIN, f"Not resolved: {who} stopped the run instead."
     return Verdict.NOT_STARTED, Confidence.CERTAIN, f"It did not happen, says {who}; it will run."
+
+
+def _told_waiting(waiting: Waiting, ground: Ground) -> Found:
+    if ground.facts is not None and waiting in ground.facts.passed:
+        return Verdict.WAITING, Confidence.POSSIBLE, f"{_waits_for(waiting)} {_STALE}"
+    return Verdict.WAITING, Confidence.CERTAIN, _waits_for(waiting)
+
+
+_STALE = "That time has come since; what followed is not in the export."
 
 
 def _waits_for(waiting: Waiting) -> str:
@@ -228,6 +256,8 @@ def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | Non
     sure = ground.native or (ground.end_known and step.kind == "timer")
     until = next((s.entry.until for s in step.entries if s.entry.until), None)
     what = f"child:{step.name or step.call or ''}" if step.kind == "child" else step.kind
+    if step.kind == "timer" and ground.passed(until):
+        return Verdict.WAITING, Confidence.POSSIBLE, f"Waits for a timer, until {until}. {_STALE}"
     return (
         Verdict.WAITING, Confidence.CERTAIN if sure else Confidence.POSSIBLE,
         f"Waits for {_what(what)}{f', until {until}' if until else ''}.",
@@ -285,7 +315,7 @@ def _effects(step: Step, verdict: Verdict, journal: Journal, ground: Ground) -> 
 
 def _ran_once(step: Step, journal: Journal, ground: Ground) -> bool:
     """Whether a second execution would stand in the journal and does not."""
-    if not ground.tries_known or journal.holes or step.conflict or step.late or step.failures:
+    if not ground.tries_known or journal.holes or step.conflict or step.rewritten or step.late or step.failures:
         return False
     if step.count != 1 or len(step.results) != 1 or step.errors or step.mixed or step.ambiguous:
         return False

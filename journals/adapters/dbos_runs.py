@@ -30,6 +30,7 @@ class Run:
     forks: list[Run] = field(default_factory=list)  # runs in the same export that were forked from this one
     source: Run | None = None  # the run that this one was forked from, if it is in the same export
     steps_exported: bool = True
+    listed: bool = False  # out of what the command line or the client prints, not out of the tables
     cut: bool = False  # rows of the export are missing
     live: frozenset[str] | None = None  # versions that some executor runs, where the export says so
     latest: str | None = None  # the application's newest version, where the export says so
@@ -124,7 +125,7 @@ def _link(made: Mapping[str, Run], capture: Capture) -> None:
     for run in made.values():
         run.steps.sort(key=number_of)
         run.steps_exported = capture.steps_exported(run.id)
-        run.cut, run.live = capture.cut, live
+        run.cut, run.live, run.listed = capture.cut, live, capture.cli
         run.latest = latest.get(text(run.fields, "application_name")) or latest.get(None)
         run.parent = text(run.fields, "parent_workflow_id") or run.parent
         source = made.get(text(run.fields, "forked_from") or "")

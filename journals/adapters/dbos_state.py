@@ -15,7 +15,7 @@ from journals.adapters.dbos_forms import Row
 from journals.adapters.dbos_runs import IN_FLIGHT, INTERNAL_QUEUE, Run, name_of, number_of
 from journals.adapters.dbos_values import payload
 from journals.adapters.names import effect_of, kind_of
-from journals.adapters.values import integer, seconds_of, text, utc, utc_seconds
+from journals.adapters.values import compact, integer, seconds_of, text, utc, utc_seconds
 
 STATUSES = {
     "PENDING": "running",
@@ -61,6 +61,7 @@ def state_of(run: Run, mapping: Mapping[str, Any], *, unused: Sequence[str]) -> 
         "steps_exported": run.steps_exported,
         "last_step": run.step_of(run.steps[-1]) if run.steps else 0,
         "steps": len({number_of(row) for row in run.steps}),
+        "held": _held(run),
         "copied": _copied_note(run),
         "forks": sorted(fork.id for fork in run.forks),
         "doubles": _doubles(run, mapping),
@@ -72,6 +73,17 @@ def state_of(run: Run, mapping: Mapping[str, Any], *, unused: Sequence[str]) -> 
     if run.word in IN_FLIGHT and run.latest and run.latest != made["build"]:
         made["latest_build"] = run.latest
     return made
+
+
+def _held(run: Run) -> dict[str, Any] | None:
+    """The step rows that the export holds; None when it does not list the run's steps at all."""
+    if not run.steps_exported:
+        return None
+    return {
+        "form": "steps" if run.listed else "tables",
+        "whole": not run.cut,
+        "seqs": compact(run.step_of(row) for row in run.steps),
+    }
 
 
 def _may_live(run: Run) -> bool:

@@ -35,6 +35,7 @@ from journals.adapters.temporal_kinds import not_a_journal, sniff_head, text_rea
 from journals.adapters.temporal_lines import lines_of
 from journals.adapters.temporal_runs import task_scheduled, task_started
 from journals.adapters.temporal_values import dict_of, text_of
+from journals.adapters.values import compact
 
 INFO: Final = AdapterInfo(
     name="temporal",
@@ -265,8 +266,11 @@ def _journal(
         one.notes.append(_SHORTHAND)
     numbers = {e.number for e in stored if e.number}
     whole = bool(numbers) and len(numbers) == max(numbers) and not journal.document.broken and not one.file.cut
-    yield _state(journal, run, facts, metadata, whole)
-    _ending(journal, data)
+    paged = _next_page(journal, data)
+    held = {"form": "history", "whole": whole and not paged, "seqs": compact(numbers)}
+    yield _state(journal, run, facts, metadata, held, whole=whole)
+    if paged:
+        one.losses.append(("this is one page of the history; the next one is missing", "torn_tail"))
 
 
 def _copied(journal: _Journal) -> tuple[int, str]:
@@ -280,13 +284,19 @@ def _copied(journal: _Journal) -> tuple[int, str]:
 
 
 def _state(
-    journal: _Journal, run: History, facts: list[Facts], metadata: Mapping[str, Any] | None, whole: bool
+    journal: _Journal,
+    run: History,
+    facts: list[Facts],
+    metadata: Mapping[str, Any] | None,
+    held: Mapping[str, Any],
+    *,
+    whole: bool,
 ) -> Line:
     chosen = best(facts, run.last)
     journal.file.lines += 1
     return Line(
         run.run,
-        state_line(run, chosen, whole=whole, metadata=metadata),
+        state_line(run, chosen, whole=whole, metadata=metadata, held=held),
         f"{journal.prefix}#state",
         journal.file.file.path,
     )
@@ -314,10 +324,10 @@ def _sketch(run: History, transient: Sequence[scan.Head], data: bytes, one: _Fil
         )
 
 
-def _ending(journal: _Journal, data: bytes) -> None:
+def _next_page(journal: _Journal, data: bytes) -> bool:
+    """Whether the file says that another page of the history follows."""
     span = journal.document.fields.get("nextPageToken")
-    if span and data[span.start : span.end] not in (b'""', b"null"):
-        journal.file.losses.append(("this is one page of the history; the next one is missing", "torn_tail"))
+    return span is not None and data[span.start : span.end] not in (b'""', b"null")
 
 
 def _facts_only(

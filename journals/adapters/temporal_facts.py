@@ -92,9 +92,17 @@ def best(found: list[Facts], last: int) -> Facts | None:
     return min(fitting, key=lambda f: (f.length != last, not f.described, f.length), default=None)
 
 
-def state_line(run: History, facts: Facts | None, *, whole: bool, metadata: Mapping[str, Any] | None = None) -> bytes:
-    """The `runtime.state` note of a run. `whole`: the file holds every event up to its last one."""
+def state_line(
+    run: History,
+    facts: Facts | None,
+    *,
+    whole: bool,
+    metadata: Mapping[str, Any] | None = None,
+    held: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The `runtime.state` note of a run. `whole`: the file holds every event up to its last one; `held`: which ones it holds."""
     out = _state(run, facts, whole, metadata or {})
+    out["held"] = None if held is None else {**held, "whole": held["whole"] and "partial" not in out}
     digest = hashlib.sha256(wire.encode(out)).hexdigest()[:12]
     fields = {
         "run": run.run,

@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -29,6 +29,17 @@ def integer(fields: Fields, name: str) -> int | None:
     if isinstance(got, str) and re.fullmatch(r"-?[0-9]{1,18}", got):
         return int(got)
     return None
+
+
+def compact(numbers: Iterable[int]) -> str:
+    """Whole numbers as ascending ranges: `1-16,18`; empty for none."""
+    made: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if made and number == made[-1][1] + 1:
+            made[-1][1] = number
+        else:
+            made.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in made)
 
 
 def text(fields: Fields, name: str) -> str | None:

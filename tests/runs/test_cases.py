@@ -148,3 +148,16 @@ def test_code_that_left_the_journal_is_never_plainly_running() -> None:
     assert {"nondeterministic_replay", "stuck_task"} <= codes(summary)
     child = next(r for r in summary.steps if r.step.kind == "child")
     assert child.judged.verdict == "may_run_twice"
+
+
+def test_what_a_rewind_took_away_may_happen_again() -> None:
+    """An export before the rewind and one after it: the send is recorded only in the first."""
+    names = [f"k-rewind.{when}.dump.sql" for when in ("before", "rewound")]
+    made = read_files("dbos", {name: dbos_exports.bytes_of(name) for name in names})["refund-k"]
+    send = step(made, 4)
+    assert (send.step.name, send.judged.verdict, send.judged.effects) == (
+        "send_refund",
+        "may_run_twice",
+        "at_least_one",
+    )
+    assert next(f for f in made.findings if f.code == "history_rewritten").entries == (4, 5)
