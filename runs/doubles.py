@@ -13,11 +13,12 @@ from typing import Any, Final
 from drainboard import wire
 
 from runs.facts import Double
+from runs.failures import unanswered_error
 from runs.findings import Finding, found
 from runs.gaps import in_the_gap
 from runs.rekeyed import Otherwise, keys_of, otherwise
 from runs.states import Severity, Verdict
-from runs.steps import Attempt, Journal, Step, unanswered_error
+from runs.steps import Attempt, Journal, Step
 from runs.verdicts import Ground, Judged, last_of_branch, listed
 
 __all__ = ["findings"]

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runs.failures import unanswered_error
 from runs.rekeyed import otherwise, repeat_words
 from runs.states import Confidence, Effects, Verdict
-from runs.steps import Journal, Step, unanswered_error
+from runs.steps import Journal, Step
 from runs.verdicts import Ground, Judged, last_of_branch, told_pending, verdicts
 
 __all__ = ["Gap", "Ground", "Judged", "gaps", "in_the_gap", "verdicts", "worst"]

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from drainboard.wire import MISSING
+from typing import Final
 
 from runs.facts import Seen
+from runs.failures import failure_words
 from runs.held import Rewritten, rewritten
 from runs.matching import Matching
 
-__all__ = ["Attempt", "Hole", "Journal", "Step", "group", "in_order", "unanswered_error"]
+__all__ = ["Attempt", "Hole", "Journal", "Step", "group", "in_order"]
 
 ROLES: Final[dict[str, tuple[str, str]]] = {
     **{f"{c}.started": (c, "start") for c in ("model", "tool", "child", "timer", "parallel")},
@@ -360,7 +359,7 @@ def _add(step: Step, seen: Seen, role: str) -> None:
     if entry.key is not None:
         step.keys.setdefault(entry.key, []).append(seen.number)
     if entry.extra and (failure := entry.extra.get("last_failure")):
-        step.failures[max(1, entry.attempt - 1)] = failure if isinstance(failure, str) else _failure(failure)
+        step.failures[max(1, entry.attempt - 1)] = failure_words(failure)
     if role == "start":
         step.attempts.append(Attempt(entry.attempt, seen.epoch, started=seen))
     else:
@@ -389,25 +388,3 @@ def _attempt_for(attempts: Sequence[Attempt], seen: Seen) -> Attempt | None:
     same = [a for a in waiting if a.number == seen.entry.attempt]
     closest = [a for a in same if a.epoch == seen.epoch] or same or waiting
     return closest[-1] if closest else None
-
-
-_NO_ANSWER: Final = (
-    "timeout", "timed out", "timed_out", "cancel", "interrupt", "connection", "disconnect", "lost", "reset by peer", "unavailable",
-    "terminated", "killed", "heartbeat", "abort", "broken pipe", "deadline",
-)  # fmt: skip
-"""Words of failures in which the other side gave no answer, so that the effect may have happened."""
-
-
-def unanswered_error(failure: Any) -> bool:
-    """Whether a recorded failure leaves open that the other side acted: a timeout, a cancel, a lost connection, or nothing readable."""
-    if isinstance(failure, dict) and ("opaque" in failure or "$payload" in failure):
-        return True
-    text = failure if isinstance(failure, str) else _failure(failure)
-    return not text.strip() or any(word in text.lower() for word in _NO_ANSWER)
-
-
-def _failure(failure: Any) -> str:
-    if failure is MISSING or not isinstance(failure, dict):
-        return failure if isinstance(failure, str) else ""
-    parts = [failure.get("type"), failure.get("message")]
-    return ": ".join(str(p) for p in parts if p)

@@ -12,8 +12,9 @@ from datetime import datetime
 
 from journals.adapters.base import Evidence
 from runs.facts import Pending, Seen, SourceFacts, Waiting, moment
+from runs.failures import unanswered_error
 from runs.states import CALM, Confidence, Effects, Verdict
-from runs.steps import Journal, Step, unanswered_error
+from runs.steps import Journal, Step
 
 __all__ = ["Ground", "Judged", "judge", "last_of_branch", "listed", "told_pending", "verdicts"]
 
