@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
+import msgspec
 import pytest
+from drainboard import wire
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +50,79 @@ def test_any_line_joins_to_its_bytes(in_: Any, out: Any, separators: Any, indent
 def test_any_bytes_join_to_themselves(raw: bytes) -> None:
     assert joined(payloads.split(raw)) == raw
     assert payloads.unpack(payloads.pack(raw)) == raw
+
+
+@contextmanager
+def slowly() -> Iterator[None]:
+    """Only the standard-library reader looks at lines."""
+    refuse = mock.Mock(side_effect=msgspec.DecodeError)
+    with mock.patch.multiple(payloads, _large=refuse, _members=refuse, _elements=refuse):
+        yield
+
+
+WORDS = {
+    "BIG": '"' + "x" * 300 + '"',
+    "LIST": "[" + ", ".join('{"m": "' + "y" * 200 + '"}' for _ in range(4)) + "]",
+    "DIGITS": "7" * 5_000,
+    "DEEP": "[" * 3_000 + "]" * 3_000,
+}
+ODD = [
+    '{"in":BIG,"in":1}',
+    '{"in":1,"in":BIG}',
+    '{"in":BIG,"\\u0069n":BIG}',
+    '{"\\u0069n":BIG,"out":BIG}',
+    '{"in": BIG,"out":BIG }',
+    '{"in":BIG,  "out":BIG}',
+    '{"a": 1,"a":2, "in": BIG}',
+    '{"é":1,"in":BIG}',
+    '{"\\ud83d\\ude00":1,"in":BIG}',
+    '{"\\ud800":1,"in":BIG}',
+    '{"in":[NaN,BIG],"out":BIG}',
+    '{"in":BIG,"out":Infinity}',
+    '{"in":DIGITS,"out":BIG}',
+    '{"in":DEEP,"out":BIG}',
+    '{"in":{"messages":LIST},"out":LIST}',
+    '{"in": {"messages": LIST, "n": 1}, "out": {"a": LIST, "b": LIST}}',
+    '{"in":{"messages":LIST,"messages":LIST}}',
+    '{"in":[ BIG],"out":[BIG ,1]}',
+    '{"in":BIG,"out":[BIG ,BIG,BIG]} ',
+    ' {"in":BIG}',
+    '{"in":BIG} x',
+    '{"in":BIG,}',
+    '[{"in":BIG}]',
+    '{"in":"a\tb","out":BIG}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_the_quick_way_cuts_odd_lines_like_the_slow_one(text: str) -> None:
+    for word, value in WORDS.items():
+        text = text.replace(word, value)
+    agrees(text.encode())
+    agrees(text.encode().replace(b"xxx", b"x\xff\xc0", 1))
+
+
+def agrees(raw: bytes) -> None:
+    quick = payloads.split(raw)
+    with slowly():
+        assert payloads.split(raw) == quick
+    assert payloads.spans_of(raw) == wire.spans_of(raw)
+    assert joined(quick) == raw
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["in", "out", "versions", "a", "é", "\\u0069n", "\\/"]), json_values), max_size=5
+    ),
+    st.sampled_from([",", ", ", " ,"]),
+    st.sampled_from([":", ": ", " : "]),
+    st.booleans(),
+)
+def test_the_quick_way_cuts_any_members_like_the_slow_one(
+    members: list[tuple[str, Any]], comma: str, colon: str, escaped: bool
+) -> None:
+    made = [f'"{k}"{colon}{json.dumps(v, ensure_ascii=escaped, separators=(comma, colon))}' for k, v in members]
+    agrees(("{" + comma.join(made) + "}").encode("utf-8", "surrogatepass"))
 
 
 def transcript(n: int) -> list[dict[str, str]]:
