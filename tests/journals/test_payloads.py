@@ -73,6 +73,7 @@ ODD = [
     '{"\\u0069n":BIG,"out":BIG}',
     '{"in": BIG,"out":BIG }',
     '{"in":BIG,  "out":BIG}',
+    '{"in":BIG,   "out":BIG}',
     '{"a": 1,"a":2, "in": BIG}',
     '{"é":1,"in":BIG}',
     '{"\\ud83d\\ude00":1,"in":BIG}',
