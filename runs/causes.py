@@ -42,6 +42,7 @@ class Cause:
     step: str = ""
     entry: int | None = None
     commands: Sequence[controls.Command] = ()  # what somebody has to type elsewhere
+    code: str = ""  # the finding that says it
 
 
 _TOLD_BY: Final = {
@@ -71,6 +72,7 @@ def cause(run: Run) -> Cause | None:
                 title=finding["code"].replace("_", " ").capitalize(),
                 text=str(finding.get("message", "")),
                 entry=first,
+                code=finding["code"],
             )
     return None
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from journals import store
-from runs import projection
+from runs import guide, projection
 from runs.models import Run, Step
 from runs.safe import shown, unpacked
 
@@ -42,7 +42,7 @@ def show(head_id: int) -> dict[str, Any]:
         "bytes": run.bytes,
         "steps": list(_steps(run)),
         "gaps": summary["gaps"],
-        "findings": summary["findings"],
+        "findings": [{**f, "docs": guide.url_of(f["code"])} for f in summary["findings"]],
         "approvals": summary["approvals"],
         "decisions": summary["decisions"],
         "versions": summary["versions"],

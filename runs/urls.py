@@ -16,5 +16,7 @@ urlpatterns = [
     path("runs/<str:key>/export.jsonl", views.export, name="export"),
     path("runs/<str:key>/entries/<int:number>/", views.entry, name="entry"),
     path("runs/<str:key>/entries/<int:number>/<str:name>.txt", views.value, name="value"),
+    path("docs/findings/", views.findings, name="findings"),
+    path("docs/findings/<str:code>/", views.finding, name="finding"),
     re_path(r"^runs/(?P<key>[^/]+)/(?P<tab>entries|versions|approvals|decisions|raw)/$", views.detail, name="tab"),
 ]

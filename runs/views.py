@@ -19,8 +19,9 @@ from django.views.decorators.http import require_safe
 from journals import store
 from journals.access import has_role
 from journals.errors import UnknownRun
-from runs import causes, matrix, page, projection, queries, sentences
+from runs import causes, guide, matrix, page, projection, queries, sentences
 from runs import overview as overviews
+from runs.findings import CODES
 from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
 from runs.models import Run
 
@@ -145,6 +146,25 @@ def _list_words(filters: Filters, found: queries.Page, counts: Mapping[str, quer
         if filters.view or filters.tags()
         else reverse("runs:list"),
     }
+
+
+# -- what findings mean ---------------------------------------------------------------------------------------------
+
+
+@signed_in
+@require_safe
+def findings(request: HttpRequest) -> HttpResponse:
+    """Every finding, with its severity and its page."""
+    return render(request, "runs/finding_index.html", {"findings": guide.index()})
+
+
+@signed_in
+@require_safe
+def finding(request: HttpRequest, code: str) -> HttpResponse:
+    """What one finding means and what to do."""
+    if code not in CODES:
+        raise Http404("There is no finding of this name.")
+    return render(request, "runs/finding.html", {"page": guide.page_of(code)})
 
 
 # -- one run --------------------------------------------------------------------------------------------------------

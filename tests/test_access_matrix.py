@@ -63,6 +63,8 @@ TABLE: Mapping[str, tuple[str, str]] = {
     "runs/<str:key>/export.jsonl": (VIEW, NO_METHOD),
     "runs/<str:key>/entries/<int:number>/": (VIEW, NO_METHOD),
     "runs/<str:key>/entries/<int:number>/<str:name>.txt": (VIEW, NO_METHOD),
+    "docs/findings/": (VIEW, NO_METHOD),
+    "docs/findings/<str:code>/": (VIEW, NO_METHOD),
     "runs/<str:key>/panel/": (VIEW, NO_METHOD),
     "runs/<str:key>/pin/": (OPERATE, ACT),
     "runs/<str:key>/unpin/": (OPERATE, "302 302 403 422 403 422"),  # it is not pinned
@@ -168,6 +170,7 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
         "builds": {"number": Build.objects.get(agent=AGENT, label="41").pk},
         "imports": {"import_id": imported.pk, "n": imported.files.get().n},
         "settings": settings_,
+        "docs": {"code": "gap_open"},
     }
     made.queries = {"deploys/<str:key>/decide/": f"?action=pin&group={group}"}
     why = {"reason": "the matrix asks"}
