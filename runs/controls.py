@@ -48,21 +48,35 @@ def title(runtime: str) -> str:
 
 
 def commands(
-    runtime: str, run: str, *, action: str, build: str = "", reason: str = "", deployment: str = ""
+    runtime: str,
+    run: str,
+    *,
+    action: str,
+    build: str = "",
+    reason: str = "",
+    deployment: str = "",
+    awakeable: str = "",
 ) -> list[Command]:
     """The runtime's commands for an action on one run; none where its adapter knows none."""
     info = _info(runtime)
     if info is None:
         return []
-    values = values_of(run, separator=info.chain_separator, build=build, reason=reason, deployment=deployment)
+    values = values_of(
+        run,
+        separator=info.chain_separator,
+        build=build,
+        reason=reason,
+        deployment=deployment,
+        awakeable=awakeable,
+    )
     return [Command(c.does, c.command(values)) for c in info.controls if c.action == action]
 
 
 def for_head(head: store.HeadRow, *, action: str, build: str = "", reason: str = "") -> list[Command]:
     """The commands for a run, with what its last import told about its deployment."""
     told = _told(_last_entries(head))
-    deployment = str(told.get("deployment") or "")
-    return commands(head.runtime, head.run, action=action, build=build, reason=reason, deployment=deployment)
+    known = {name: str(told.get(name) or "") for name in ("deployment", "awakeable")}
+    return commands(head.runtime, head.run, action=action, build=build, reason=reason, **known)
 
 
 def asked(run: Run) -> Asked | None:

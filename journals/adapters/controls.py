@@ -1,7 +1,7 @@
 """A runtime's own commands: what a person types to carry out a decision that is only recorded here. Pure.
 
-A command is a constant of its adapter, made of words. `{run}`, `{name}`, `{execution}`, `{deployment}`, `{build}` and
-`{reason}` in a word stand for the run's values; each is quoted for the shell as a whole, whatever it holds.
+A command is a constant of its adapter, made of words. `{run}`, `{name}`, `{execution}`, `{deployment}`, `{build}`,
+`{awakeable}` and `{reason}` in a word stand for the run's values; each is quoted for the shell as a whole, whatever it holds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Control:
         return " ".join(made)
 
 
-def values_of(run: str, *, separator: str, build: str = "", reason: str = "", deployment: str = "") -> dict[str, str]:
+def values_of(
+    run: str, *, separator: str, build: str = "", reason: str = "", deployment: str = "", awakeable: str = ""
+) -> dict[str, str]:
     """What a command is filled with. `separator` stands between the name that people know and the execution.
 
     What is not known yet is a word in capitals, for the person who types the command.
@@ -57,6 +59,7 @@ def values_of(run: str, *, separator: str, build: str = "", reason: str = "", de
         "build": build or "BUILD",
         "reason": reason or "REASON",
         "deployment": deployment or "DEPLOYMENT",
+        "awakeable": awakeable or "AWAKEABLE",
     }
 
 

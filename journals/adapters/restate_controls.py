@@ -1,0 +1,55 @@
+"""Calls of Restate's admin API that carry out a decision. The addresses are a local server's; yours may stand elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from journals.adapters.controls import Control
+
+_ADMIN: Final = "http://localhost:9070/invocations/{run}"
+_PATCH: Final = ("curl", "-X", "PATCH")
+
+CONTROLS: Final = (
+    Control(
+        action="stop",
+        does="asks its code to end, so that it can undo what it did; a step that runs is finished first",
+        words=(*_PATCH, f"{_ADMIN}/cancel"),
+    ),
+    Control(
+        action="stop",
+        does="ends it now, nothing is undone; a step that runs still acts outside, unrecorded",
+        words=(*_PATCH, f"{_ADMIN}/kill"),
+    ),
+    Control(
+        action="pin",
+        does="a started run is pinned by itself; a paused one goes on here on this deployment",
+        words=(*_PATCH, f"{_ADMIN}/resume?deployment={{build}}"),
+    ),
+    Control(
+        action="move",
+        does="pause it first: it then goes on on this deployment, and its journal keeps no word of the move",
+        words=(*_PATCH, f"{_ADMIN}/pause"),
+    ),
+    Control(
+        action="move",
+        does="then this; recorded entries must fit the code of this deployment, and a step without a result runs again",
+        words=(*_PATCH, f"{_ADMIN}/resume?deployment={{build}}"),
+    ),
+    Control(
+        action="release",
+        does="lets a paused run go on, on the deployment that it is pinned to",
+        words=(*_PATCH, f"{_ADMIN}/resume?deployment=keep"),
+    ),
+    Control(
+        action="release",
+        does="answers the awakeable that it waits for (the id stands in its request); /reject with a text says no",
+        words=(
+            "curl",
+            "-X",
+            "POST",
+            "http://localhost:8080/restate/awakeables/{awakeable}/resolve",
+            "--json",
+            "ANSWER",
+        ),
+    ),
+)

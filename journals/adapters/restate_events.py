@@ -1,0 +1,152 @@
+"""What went wrong in a Restate invocation, as notes: errors of executions, pauses, mismatches, and an end without an output.
+
+An error is a step's own only where the event names the step; all others ended an execution, and what ran then may have acted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from journals.adapters.base import Line
+from journals.adapters.restate_entries import Entry
+from journals.adapters.restate_line import Fields, call_of, digest, line, record_of
+from journals.adapters.restate_rows import Row
+from journals.adapters.restate_runs import CODES, GONE, MISMATCH, RUNS, Event, Snapshot
+from journals.adapters.values import text
+
+
+def event_title(event: Event) -> str:
+    """`TransientError RT0010 (connection to the endpoint lost or refused)`."""
+    words = CODES.get(event.code)
+    return " ".join(part for part in (event.type, event.code, f"({words})" if words else "") if part)
+
+
+def event_lines(snapshot: Snapshot, event: Event) -> Iterator[Line]:
+    """An event as it is told; the error of a step besides, where the event names the step that failed."""
+    failed = event.told if event.message else event.told.get("last_failure")
+    failed = failed if isinstance(failed, Mapping) else {}
+    ident = f"event:{event.after}:{event.at or ''}:{digest(event.told)}"
+    code = text(failed, "restate_doc_error_code") or ""
+    kind = f"{code} ({CODES[code]})" if code in CODES else code or str(failed.get("error_code", ""))
+    error = {
+        "type": kind,
+        "message": text(failed, "error_message") or "",
+        "retryable": True,
+        "stack_trace": text(failed, "error_stacktrace"),
+    }
+    made: Fields = {
+        "id": ident,
+        "seq": event.after or None,
+        "at": event.at,
+        "kind": "note",
+        "name": event_title(event),
+        "error": {k: v for k, v in error.items() if v is not None} if failed else None,
+        "command": _related(event),
+    }
+    yield line(snapshot, event.row, record_of(event.row), made)
+    step = failed_step(snapshot, event)
+    if step is not None:
+        yield line(snapshot, event.row, f"{record_of(event.row)}#step", {**made, **_tried(snapshot, event, step)})
+    if event.code == MISMATCH:
+        yield mismatch_note(snapshot, event.row, _related(event), at=event.at, seq=event.after or None)
+
+
+def _related(event: Event) -> Fields | None:
+    told = {
+        k: event.told[f"related_command_{k}"] for k in ("index", "name", "type") if f"related_command_{k}" in event.told
+    }
+    return told or None
+
+
+def failed_step(snapshot: Snapshot, event: Event) -> Entry | None:
+    """The Run that an event says has failed. Restate's index counts commands only."""
+    number = event.told.get("related_command_index")
+    if event.type != "TransientError" or event.code in (MISMATCH, GONE) or not isinstance(number, int):
+        return None
+    found = command_at(snapshot, number)
+    named = text(event.told, "related_command_name") or ""
+    return found if found is not None and found.type in RUNS and found.name == named else None
+
+
+def command_at(snapshot: Snapshot, number: int) -> Entry | None:
+    """The command of this number, from 0; None when entries before it are not here, so that counting would go wrong."""
+    found: list[Entry] = []
+    for entry in snapshot.entries:
+        if entry.command and not (found and found[-1].index == entry.index):
+            found.append(entry)
+    if not 0 <= number < len(found):
+        return None
+    have = {e.index for e in snapshot.entries}
+    return found[number] if have.issuperset(range(found[number].index + 1)) else None
+
+
+def _tried(snapshot: Snapshot, event: Event, step: Entry) -> Fields:
+    before = [e for e in snapshot.events if failed_step(snapshot, e) is step]
+    number = next(i for i, e in enumerate(before, 1) if e is event)
+    return {
+        "id": f"event:{event.after}:{event.at or ''}:{digest(event.told)}:step",
+        "kind": "tool.error",
+        "name": step.name,
+        "step": snapshot.numbers.get(step.index),
+        "call": call_of(step),
+        "attempt": number if number > 1 else None,
+        "command": None,
+    }
+
+
+def mismatch_note(
+    snapshot: Snapshot, row: Row, wanted: Mapping[str, Any] | None, *, at: str | None = None, seq: int | None = None
+) -> Line:
+    """Both sides of a journal mismatch: what is recorded, and what the new code wanted (that is what Restate names)."""
+    number = (wanted or {}).get("index")
+    recorded = command_at(snapshot, number) if isinstance(number, int) else None
+    mine = {"kind": (wanted or {}).get("type"), "name": (wanted or {}).get("name")}
+    theirs = {"kind": recorded.type, "name": recorded.name, "entry": recorded.index} if recorded else None
+    out = {
+        "branch": "",
+        "step": snapshot.numbers.get(recorded.index) if recorded else None,
+        "command": number,
+        "recorded": theirs or "not exported",
+        "this_build": mine,
+        "differs": [k for k in ("kind", "name") if theirs and (theirs[k] or "") != (mine[k] or "")],
+    }
+    made: Fields = {
+        "id": f"mismatch:{digest([out, at])}",
+        "seq": seq,
+        "at": at,
+        "kind": "note",
+        "name": "nondeterministic_replay",
+    }
+    return line(snapshot, row, f"{record_of(row)}#mismatch", {**made, "out": out})
+
+
+def invocation_lines(snapshot: Snapshot, row: Row) -> Iterator[Line]:
+    """What only the invocation's row says: a mismatch without an event, an end without an output."""
+    fields = row.fields
+    if text(fields, "last_failure_error_code") == MISMATCH and not any(e.code == MISMATCH for e in snapshot.events):
+        told = {k: fields.get(f"last_failure_related_command_{k}") for k in ("index", "name", "type")}
+        yield mismatch_note(snapshot, row, told)
+    ended = any(e.command and e.type == "Output" for e in snapshot.entries)
+    if snapshot.word == "completed" and not ended:
+        status, reason = ending(fields)
+        made: Fields = {
+            "id": f"end:{text(fields, 'completed_at') or ''}",
+            "at": text(fields, "completed_at"),
+            "kind": f"run.{status}",
+        }
+        if status == "failed":
+            made["error"] = {"type": "TerminalError", "message": reason, "retryable": False}
+        else:
+            made["reason"] = reason
+        yield line(snapshot, row, f"{record_of(row)}#end", made)
+
+
+def ending(fields: Mapping[str, Any]) -> tuple[str, str]:
+    """Our word for how a completed invocation ended, and Restate's reason."""
+    failure = text(fields, "completion_failure") or ""
+    if text(fields, "completion_result") != "failure" and not failure:
+        return "completed", ""
+    if failure == "[409] cancelled":
+        return "cancelled", "cancelled"
+    return ("stopped", "killed") if failure == "[409] killed" else ("failed", failure)
