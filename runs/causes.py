@@ -47,7 +47,7 @@ class Cause:
 
 _TOLD_BY: Final = {
     "stuck": ("stuck_task",),
-    "unknown": ("torn_tail", "missing_entry", "encrypted_payload"),
+    "unknown": ("torn_tail", "missing_entry", "parent_missing", "encrypted_payload"),
     "running": ("stranded",),
     "parked": ("stranded",),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from runs import spans
 from runs.facts import Seen, SourceFacts, moment
 from runs.findings import Finding, found
 from runs.states import Severity
@@ -24,7 +25,8 @@ def findings(journal: Journal, ground: Ground, *, native: bool) -> Iterator[Find
     yield from _torn(journal, ground)
     yield from _conflicting(journal)
     yield from _rewritten(journal)
-    yield from _repeated(ground.facts)
+    yield from _repeated(journal, ground.facts)
+    yield from _outstanding(journal, ground)
     if native:
         yield from _skewed(journal.entries)
     else:
@@ -81,7 +83,9 @@ def _conflicting(journal: Journal) -> Iterator[Finding]:
 
 def _rewritten(journal: Journal) -> Iterator[Finding]:
     """Entries that a later import has with other content, and entries that a later export of the whole journal lacks."""
-    changed = [e for e in journal.conflicts.values() if len({s.import_id for s in e}) > 1]
+    # A span comes once, in whichever batch: two outcomes of it are a conflict and no other past.
+    told_again = [e for e in journal.conflicts.values() if not any("order" in s.entry.extra for s in e)]
+    changed = [e for e in told_again if len({s.import_id for s in e}) > 1]
     if changed:
         numbers = [e[0].number for e in changed]
         yield found(
@@ -105,13 +109,32 @@ def _rewritten(journal: Journal) -> Iterator[Finding]:
         )
 
 
-def _repeated(facts: SourceFacts | None) -> Iterator[Finding]:
-    if facts is not None and facts.duplicates:
-        many = len(facts.duplicates) > 1
+def _repeated(journal: Journal, facts: SourceFacts | None) -> Iterator[Finding]:
+    times = spans.received(journal.entries)
+    doubles = sorted({*(facts.duplicates if facts else ()), *times})
+    if doubles:
+        many = len(doubles) > 1
+        often = f"received {times[doubles[0]]} times" if len(doubles) == 1 and times else "received more than once"
         yield found(
             "duplicate_entry",
-            f"Entr{'ies' if many else 'y'} {listed(facts.duplicates)} {'were' if many else 'was'} received more than once with the same content; it counts once.",
-            facts.duplicates,
+            f"Entr{'ies' if many else 'y'} {listed(doubles)} {'were' if many else 'was'} {often} with the same content; it counts once.",
+            doubles,
+            times={str(n): t for n, t in sorted(times.items())} or None,
+        )
+
+
+def _outstanding(journal: Journal, ground: Ground) -> Iterator[Finding]:
+    """Records that hold others and have not come: they are sent when they end."""
+    absent = spans.absent(journal.entries)
+    if absent:
+        held = [s.number for seen in absent.values() for s in seen]
+        over = "" if ground.ended else ": the run may still be going on, or have died"
+        yield found(
+            "parent_missing",
+            f"{len(absent)} record{'s' if len(absent) > 1 else ''} that hold{'' if len(absent) > 1 else 's'} entr{'y' if len(held) == 1 else 'ies'} "
+            f"{listed(sorted(set(held)))} {'have' if len(absent) > 1 else 'has'} not come ({', '.join(sorted(absent)[:5])}). Such a record is sent when it ends{over}.",
+            sorted(set(held)),
+            missing=sorted(absent),
         )
 
 

@@ -33,6 +33,7 @@ CODES: Final[Mapping[str, tuple[Severity, str]]] = {
     "repeated_model_call": (Severity.INFO, "One model step has more than one answer"),
     "nondeterministic_replay": (Severity.ERROR, "The code does not follow the journal"),
     "missing_entry": (Severity.ERROR, "Entries are missing"),
+    "parent_missing": (Severity.WARNING, "A record that holds others has not come"),
     "torn_tail": (Severity.WARNING, "The end of the file is missing"),
     "conflicting_entry": (Severity.ERROR, "One entry has two contents"),
     "history_rewritten": (Severity.ERROR, "A later export tells another past"),

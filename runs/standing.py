@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from runs import spans
 from runs.consent import happened_at
 from runs.facts import HeadFacts, Seen, SourceFacts, moment
 from runs.states import ENDED, RunStatus, Verdict
@@ -26,7 +27,10 @@ def imported_status(journal: Journal, facts: SourceFacts | None) -> RunStatus:
     if word or (facts is not None and facts.partial):
         return RunStatus.UNKNOWN
     end = _end(journal)
-    return RunStatus(TERMINAL[end.entry.kind]) if end is not None else RunStatus.UNKNOWN
+    if end is None:
+        return RunStatus.UNKNOWN
+    kind = spans.settled(journal.entries, end).entry.kind
+    return RunStatus.PARKED if kind == "run.parked" else RunStatus(TERMINAL[kind])
 
 
 def native_status(head: HeadFacts) -> RunStatus:

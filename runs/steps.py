@@ -118,13 +118,15 @@ class Journal:
 
 
 def in_order(entries: Iterable[Seen]) -> list[Seen]:
-    """Reading order: by the source's position, then ours; an entry without a source position stays behind what came before it."""
+    """Reading order: by the source's position, then by its `order`, then ours; an entry without either stays behind what came
+    before it."""
     keyed = []
-    last = 0
+    last = (0, 0)
     sorted_already = True
     for seen in entries:
-        seq = seen.seq
-        at = seq if seq is not None else last
+        order = seen.entry.extra.get("order") if seen.seq is None and seen.origin == "import" else None
+        placed = (last[0], order) if isinstance(order, int) else last
+        at = (seen.seq, 0) if seen.seq is not None else placed
         if at < last:
             sorted_already = False
         last = at

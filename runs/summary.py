@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from journals.adapters.base import Evidence
-from runs import acted, consent, damage, decisions, doubles, drift, health, standing, versions
+from runs import acted, consent, damage, decisions, doubles, drift, health, spans, standing, versions
 from runs.consent import began_at, happened_at
 from runs.facts import HeadFacts, Seen, SourceFacts, as_of_now, source_facts
 from runs.findings import Finding, found, ordered
@@ -71,6 +71,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     journal = group(entries, native=native, dense=evidence.write != "never", length=head.pos)
     facts = None if native else as_of_now(source_facts(journal.entries), now)
     status = standing.native_status(head) if native else standing.imported_status(journal, facts)
+    facts = facts if native else spans.filled(facts, journal.entries, status)
     ground = _ground(journal, facts, status, evidence=evidence, native=native, head=head, now=now)
     judged = verdicts(journal, ground)
     open_gaps = gaps(journal, judged, ground)
@@ -150,7 +151,7 @@ def _complete(journal: Journal, facts: SourceFacts | None, head: HeadFacts, stat
         return head.ended != "" and not journal.holes
     if facts is not None and (facts.partial or facts.complete is not None or facts.status is not None):
         return facts.complete is True and not facts.partial and not journal.holes
-    return status in ENDED and not journal.holes
+    return status in ENDED and not journal.holes and not spans.absent(journal.entries)
 
 
 def _ground(

@@ -95,6 +95,7 @@ CASES: list[Case] = [
     ("nondeterministic_replay", lambda: file(model(1), {**model(1), "name": "classify"}), lambda: file(model(1), model(1))),
     ("missing_entry", lambda: fold_import(imported([{"seq": 1, **START}, {"seq": 4, **DONE}])), lambda: fold_import(imported([{"seq": 1, **START}, {"seq": 2, **DONE}]))),
     ("missing_entry", lambda: file(START, state(complete=False, partial="line 3 not read", losses=[{"code": "missing_entry", "reason": "line 3 not read"}])), lambda: file(START, state())),
+    ("parent_missing", lambda: fold_import(imported([{"id": "b1", "under": "a0", **result(1)}])), lambda: fold_import(imported([{"id": "a0", **model(1)}, {"id": "b1", "under": "a0", **result(2)}]))),
     ("torn_tail", lambda: file(START, state(complete=False, partial="cut", losses=[{"code": "torn_tail", "reason": "cut"}])), lambda: file(START, state(complete=False, partial="line 3", losses=[{"code": "missing_entry", "reason": "line 3"}]))),
     ("conflicting_entry", lambda: fold_import(imported([{"seq": 1, **result(1)}, {"seq": 1, **result(1, out="other")}])), lambda: fold_import(imported([{"seq": 1, **result(1)}, {"seq": 1, **result(1)}]))),
     ("history_rewritten", lambda: fold_import([*imported([{"seq": 1, **result(1)}]), *imported([{"seq": 1, **result(1, out="other")}], import_id=2, after=1)]), lambda: fold_import(imported([{"seq": 1, **result(1)}, {"seq": 1, **result(1, out="other")}]))),
