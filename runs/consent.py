@@ -194,7 +194,8 @@ def findings(journal: Journal, approvals: Sequence[Approval], *, in_flight: bool
     for approval in approvals:
         yield from _ambiguous(approval)
         yield from _too_early(approval, journal)
-        yield from _not_used(approval, in_flight=in_flight, now=now)
+        if not _acted_on(approval, journal):
+            yield from _not_used(approval, in_flight=in_flight, now=now)
     yield from _not_taken(journal, in_flight=in_flight)
 
 
@@ -248,6 +249,17 @@ def _too_early(approval: Approval, journal: Journal) -> Iterator[Finding]:
         [s.number for s in approval.entries],
         approval=approval.id,
     )
+
+
+def _acted_on(approval: Approval, journal: Journal) -> bool:
+    """Whether a yes of another runtime, which says neither what it is for nor who uses it, was at least acted on: the run went
+    on behind it."""
+    decision = approval.decision
+    if decision is None or decision.origin != "import" or approval.artifact is not wire.MISSING or approval.fingerprint:
+        return False
+    at = next(i for i, seen in enumerate(journal.entries) if seen is decision)
+    kinds = {seen.entry.kind for seen in journal.entries[at + 1 :]}
+    return "run.completed" in kinds or any(kind.startswith(("tool.", "model.", "child.")) for kind in kinds)
 
 
 def _not_used(approval: Approval, *, in_flight: bool, now: datetime) -> Iterator[Finding]:

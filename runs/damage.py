@@ -31,7 +31,7 @@ def findings(journal: Journal, ground: Ground, *, native: bool) -> Iterator[Find
         yield from _skewed(journal.entries)
     else:
         yield from _odd(journal.entries)
-    if ground.evidence.write == "before_effect":
+    if ground.evidence.write == "before_effect" or (ground.facts is not None and ground.facts.clock_in_order):
         yield from _stepped_back(journal.entries)
 
 
@@ -197,8 +197,8 @@ def _stepped_back(entries: Sequence[Seen]) -> Iterator[Finding]:
         if seen.origin == "server" or seen.entry.kind == "note":
             continue
         at = moment(seen.entry.at)
-        if at is None:
-            continue
+        if at is None or (seen.entry.kind == "run.started" and latest):
+            continue  # a start that is told anew, with another build, keeps the time of that start
         place = (seen.entry.branch, seen.epoch)
         before = latest.get(place)
         if before is not None and before[0] - at > STEP_BACK:

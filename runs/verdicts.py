@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from journals.adapters.base import Evidence
-from runs.facts import Pending, Seen, SourceFacts, Waiting, moment
+from runs.facts import Again, Pending, Seen, SourceFacts, Waiting, moment
 from runs.failures import unanswered_error
 from runs.states import CALM, Confidence, Effects, Verdict
 from runs.steps import Journal, Step
@@ -60,14 +60,26 @@ class Judged:
 def verdicts(journal: Journal, ground: Ground) -> list[Judged]:
     """One verdict per step, in the order of `journal.steps`."""
     pending, waiting = _told(ground.facts)
+    again = {(a.branch, a.step): a for a in ground.facts.again} if ground.facts else {}
     ends = last_of_branch(journal.steps)
-    return [
-        judge(
-            step, journal, ground, pending=pending.get(at), waiting=waiting.get(at), is_last=ends[step.branch] is step
-        )
-        for step in journal.steps
-        for at in [(step.branch, step.number)]
-    ]
+    made = []
+    for step in journal.steps:
+        at = (step.branch, step.number)
+        is_last = ends[step.branch] is step
+        judged = judge(step, journal, ground, pending=pending.get(at), waiting=waiting.get(at), is_last=is_last)
+        made.append(_repeated(judged, again[at]) if at in again and judged.verdict == Verdict.DONE else judged)
+    return made
+
+
+def _repeated(judged: Judged, again: Again) -> Judged:
+    """The verdict on a recorded step that its source would execute again, because it goes on from a place before it."""
+    where = f"{again.origin} " if again.origin else ""
+    why = {
+        "older_checkpoint": f"the runtime would go on from the older checkpoint {where}and run it again",
+        "checkpoint_not_saved": f"what came out of it was never saved: the run goes on from checkpoint {where}and runs it again",
+    }.get(again.why, "the runtime would run it again")
+    reason = f"{judged.reason.partition(';')[0].rstrip('.')}, but {why}."
+    return Judged(Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE, judged.effects, reason)
 
 
 def judge(
@@ -212,6 +224,12 @@ _NO_STARTS = "This runtime does not write the start of a running step, so it may
 def _absent(step: Step, ground: Ground, pending: Pending | None) -> Found:
     if pending is not None:
         return told_pending(pending, ground)
+    if ground.facts is not None and step.branch == "" and step.number < ground.facts.begins:
+        return (
+            Verdict.UNKNOWN,
+            Confidence.UNKNOWN,
+            f"What came before step {ground.facts.begins} is not in the export; the run went on behind it.",
+        )
     if ground.evidence.write == "never" and step.numbered:
         return Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE, _ENDS_ONLY
     return Verdict.UNKNOWN, Confidence.UNKNOWN, f"Not known: {step.missing}."
@@ -289,9 +307,11 @@ def _in_flight(step: Step, journal: Journal, ground: Ground, pending: Pending | 
             Confidence.UNKNOWN,
             f"Its start is recorded{at}; a result may stand in the part that is missing.",
         )
-    if pending is not None and (pending.state or pending.last_failure):
-        return told_pending(pending, ground)
     evidence = ground.evidence.write if step.write else ground.evidence.read
+    if pending is not None and (pending.state or pending.last_failure):
+        verdict, confidence, reason = told_pending(pending, ground)
+        # A start that is recorded before the effect is certain, whatever the runtime does about it now.
+        return verdict, Confidence.CERTAIN if start and evidence == "before_effect" else confidence, reason
     if not ground.native and evidence != "before_effect" and (step.write or ground.evidence.write != "before_effect"):
         return (
             Verdict.MAY_RUN_TWICE, Confidence.POSSIBLE,

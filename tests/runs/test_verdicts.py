@@ -179,6 +179,15 @@ def test_what_the_source_calls_pending_may_run_twice_and_says_how_often_it_may_h
     assert "up to 3 times" in found.reason
 
 
+def test_a_start_recorded_before_its_effect_is_certain_whatever_the_source_calls_it() -> None:
+    pending = {"branch": "", "step": 1, "name": "pay", "state": "backing_off", "attempt": 3, "last_failure": "lost"}
+    told = {**state(status="running", complete=False, pending=[pending]), "seq": 3}
+    lines = imported([*numbered(START, started(1)), told])
+    assert step(fold_import(lines), 1).judged.confidence == "certain"
+    found = step(fold_import(lines, evidence=ON_CLOSE), 1).judged
+    assert (found.confidence, "up to 2 times" in found.reason) == ("possible", True)
+
+
 def test_a_pending_step_without_an_entry_is_in_the_gap_by_its_name() -> None:
     told = {
         **state(
