@@ -111,11 +111,10 @@ class Writer:
 
     def _foreign(self, file: FileSoFar, line: Line) -> store.Foreign:
         head = head_of(line.raw)
-        started = head.kind == "run.started"
         made = store.Foreign(
             run=line.run, id=self._id(line, head.id, head.seq), raw=line.raw, kind=head.kind, seq=head.seq, branch=head.branch or "",
             step=head.step, attempt=head.attempt or 1, record=f"{file.sha}#{line.record}",
-            agent=(head.agent or "") if started else "", environment=(head.environment or "") if started else "",
+            agent=head.agent or "", environment=head.environment or "",
         )  # fmt: skip
         self._notice_copy(file, made)
         return made

@@ -221,7 +221,12 @@ def _read_group(
     for file in files.values():
         file.row.save(update_fields=["format"])
     writer = Writer(imported, files, runtime=name, source=source, skip=imported.lines_done, done=done)
-    options = Options(agent=imported.agent, environment=imported.environment, mapping=_mapping(source))
+    options = Options(
+        agent=imported.agent,
+        environment=imported.environment,
+        mapping=_mapping(source),
+        known=lambda runs: _known(source, runs),
+    )
     seen = time.monotonic()
     try:
         for item in _items(ADAPTERS[name].read(inputs, options), name, files):
@@ -273,6 +278,16 @@ def _mapping(source: str) -> Mapping[str, object]:
         return {}
     made = json.loads(found[0]) if isinstance(found[0], str) else found[0]
     return made if isinstance(made, dict) else {}
+
+
+def _known(source: str, runs: Sequence[str]) -> frozenset[str]:
+    """Which of these runs the source has."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT h.run FROM journals_head h JOIN journals_source s ON s.id = h.source_id WHERE s.name = %s AND h.run = ANY(%s)",
+            [source, [store.encode_text(run) for run in runs]],
+        )
+        return frozenset(store.decode_text(run) for (run,) in cursor.fetchall())
 
 
 def wait(import_id: int, *, seconds: float) -> Import:

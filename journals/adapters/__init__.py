@@ -25,7 +25,7 @@ NATIVE: Final = AdapterInfo(
 )
 """Our own store, which runs that use the client write to."""
 
-_MODULES: Final = ("temporal", "dbos", "lines")
+_MODULES: Final = ("temporal", "dbos", "aws", "restate", "otel", "cloudflare", "durabletask", "langgraph", "lines")
 
 ADAPTERS: Final[dict[str, ModuleType]] = {
     name: import_module(f"{__name__}.{name}") for name in _MODULES if find_spec(f"{__name__}.{name}") is not None

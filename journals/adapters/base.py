@@ -77,6 +77,7 @@ class Options:
     agent: str = ""
     environment: str = ""
     mapping: Mapping[str, Any] = field(default_factory=dict)  # per source: names to kinds, pointers to versions
+    known: Callable[[Sequence[str]], frozenset[str]] = lambda _: frozenset()  # which of these runs the source has
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,8 @@ RUN_LIMIT = 1_200  # bytes of a run id in UTF-8: an index holds it, in a form th
 
 def run_problem(run: str) -> str:
     """Why this run id cannot be kept; empty when it can."""
+    if len(run) * 4 <= RUN_LIMIT:
+        return ""
     size = len(run.encode("utf-8", "surrogatepass"))
     return f"the run id has {size} bytes, the limit is {RUN_LIMIT}" if size > RUN_LIMIT else ""
 
