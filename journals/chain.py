@@ -5,10 +5,26 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+__all__ = ["link", "linking"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def linking(
+    *, recorded_at: datetime, epoch: int, actor: str, token_id: int | None, origin: str
+) -> Callable[[bytes, int, bytes], bytes]:
+    """For entries that are written together: `(previous link, pos, sha256 of the line)` to the next link."""
+    micros = (recorded_at - _EPOCH) // timedelta(microseconds=1)
+    rest = f"|{micros}|{epoch}|{actor}|{'' if token_id is None else token_id}|{origin}".encode()
+
+    def link(previous: bytes, pos: int, digest: bytes) -> bytes:
+        return sha256(previous + sha256(b"%d" % pos + rest + digest).digest()).digest()
+
+    return link
 
 
 def link(
@@ -23,7 +39,5 @@ def link(
     raw: bytes,
 ) -> bytes:
     """The link of the entry with this exact line, after `previous` (empty for the first)."""
-    micros = (recorded_at - _EPOCH) // timedelta(microseconds=1)
-    envelope = f"{pos}|{micros}|{epoch}|{actor}|{'' if token_id is None else token_id}|{origin}"
-    inner = hashlib.sha256(envelope.encode() + hashlib.sha256(raw).digest()).digest()
-    return hashlib.sha256(previous + inner).digest()
+    made = linking(recorded_at=recorded_at, epoch=epoch, actor=actor, token_id=token_id, origin=origin)
+    return made(previous, pos, sha256(raw).digest())

@@ -5,25 +5,25 @@ The same entry again is nothing new. The same id with other content is kept besi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from struct import Struct
+from typing import Final
 
+import msgspec
 from django.db import transaction
 from drainboard import wire
-from psycopg.types.json import Jsonb
 
-from journals import chain, errors, payloads, signals
+from journals import binary, chain, errors, payloads, signals
 from journals.bodies import keep_payloads
 from journals.cursors import plain_cursor
 from journals.sources import new_key, source_id
 from journals.text import encode_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
-    """One entry of a file. `raw` is its exact line; `digest` decides what counts as the same content (default: the bytes)."""
+class Foreign(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a file. `raw` is its exact line, and decides what counts as the same content."""
 
     run: str
     id: str
@@ -34,7 +34,6 @@ class Foreign:
     step: int | None = None
     attempt: int = 1
     record: str = ""
-    digest: bytes | None = None
     agent: str = ""  # from run.started, used when the run is new
     environment: str = ""
 
@@ -69,11 +68,14 @@ def ingest(
     items: Sequence[Foreign],
     agent: str = "",
     environment: str = "",
+    stored: payloads.Known | None = None,
+    announce: bool = True,
 ) -> dict[str, IngestResult]:
     """Appends what is new of these entries, in the order given, in one transaction; answers by run id.
 
-    Runs are made as needed, with `agent` and `environment` or what the entries say. Raises `NotAllowed` for a native source
-    or one of another runtime.
+    Runs are made as needed, with `agent` and `environment` or what the entries say. `stored` spares sending payloads again that
+    an earlier call with it has committed. Without `announce` the caller says it when it is done; the heads are marked in any
+    case. Raises `NotAllowed` for a native source or one of another runtime.
     """
     if source_name.startswith("native:"):
         raise errors.NotAllowed("imports never write to a native source", source=source_name)
@@ -82,12 +84,20 @@ def ingest(
         runs = _lock_runs(source, items, agent, environment)
         for item in items:
             runs[item.run].items.append(item)
+        splits: list[payloads.Split] = []
         with plain_cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
             (now,) = cursor.fetchone()  # type: ignore[misc]
-        rows = [row for run in runs.values() for row in _rows(run, now, actor, import_id)]
-        _write(rows, runs.values())
-        signals.announce([r.result.head_id for r in runs.values()])
+            known = {run: _stored(r) for run, r in runs.items()}
+            with cursor.copy(_COPY) as copy:
+                copy.write(binary.START)
+                for block in _blocks(runs.values(), known, now, actor, import_id, splits):
+                    copy.write(block)
+                copy.write(binary.END)
+        keep_payloads(splits, stored=stored)
+        _move_heads([r for r in runs.values() if r.result.new])
+        if announce:
+            signals.announce([r.result.head_id for r in runs.values()])
     return {run: r.result for run, r in runs.items()}
 
 
@@ -121,30 +131,6 @@ def _lock_runs(source: int, items: Iterable[Foreign], agent: str, environment: s
         }
 
 
-def _rows(run: _Run, now: datetime, actor: str, import_id: int | None) -> list[tuple[Any, ...]]:
-    """The rows to add for one run; fills in its result, position and link."""
-    stored = _stored(run)
-    made = []
-    for item in run.items:
-        digest = item.digest or payloads.sha256(item.raw)
-        known = stored.setdefault(item.id, set())
-        if digest in known:
-            run.result.existing += 1
-            continue
-        run.pos += 1
-        if known:
-            run.result.conflicts.append(item.seq if item.seq is not None else run.pos)
-        known.add(digest)
-        run.link = chain.link(
-            run.link, pos=run.pos, recorded_at=now, epoch=0, actor=actor, token_id=None, origin="import", raw=item.raw
-        )
-        run.bytes += len(item.raw)
-        cut = payloads.split(item.raw)
-        made.append((run.result.head_id, run.pos, now, actor, item, digest, run.link, cut, import_id))
-    run.result.new = len(made)
-    return made
-
-
 def _stored(run: _Run) -> dict[str, set[bytes]]:
     """Digests by entry id of what the run has of the ids at hand."""
     if not run.pos:
@@ -161,26 +147,81 @@ def _stored(run: _Run) -> dict[str, set[bytes]]:
     return made
 
 
-_COPY = (
-    "COPY journals_entry (head_id, pos, recorded_at, epoch, actor, origin, entry_id, seq, kind, branch, step, attempt, digest, hash,"
-    " size, line, slots, record, import_id) FROM STDIN"
+_COPY: Final = (
+    "COPY journals_entry (head_id, pos, recorded_at, epoch, attempt, size, digest, hash, actor, origin, import_id, seq, step,"
+    " entry_id, kind, branch, record, line, slots) FROM STDIN (FORMAT binary)"
 )
-_SEQ_LIMIT = 2**63 - 1
+_FRONT: Final = Struct(">h iq iq iq ii ii ii i32s i32s").pack  # 19 columns; up to `hash`
+_BLOCK: Final = 64 << 10  # bytes given to the server at once; it works on them while we make the next
+_SEQ_LIMIT: Final = 2**63 - 1
+_INT_LIMIT: Final = 2**31 - 1
 
 
-def _write(rows: Sequence[tuple[Any, ...]], runs: Iterable[_Run]) -> None:
-    for start in range(0, len(rows), 1_000):
-        keep_payloads([r[7] for r in rows[start : start + 1_000]])
+def _blocks(
+    runs: Iterable[_Run],
+    known: dict[str, dict[str, set[bytes]]],
+    now: datetime,
+    actor: str,
+    import_id: int | None,
+    splits: list[payloads.Split],
+) -> Iterator[bytes]:
+    """The rows to add, as COPY takes them; fills in each run's result, position and link, and what was cut out of the lines."""
+    link = chain.linking(recorded_at=now, epoch=0, actor=actor, token_id=None, origin="import")
+    at, parts, size = binary.stamp(now), list[bytes](), 0
+    same = binary.field(actor.encode()) + binary.field(b"import") + binary.int8(import_id)
+    words: dict[str, bytes] = {}  # of kinds and branches
+    for run in runs:
+        stored, head_id = known[run.result.run], run.result.head_id
+        for item in run.items:
+            raw, digest = item.raw, payloads.sha256(item.raw)
+            if not _is_new(run, item, digest, stored):
+                continue
+            run.link = link(run.link, run.pos, digest)
+            cut = payloads.split(raw)
+            if cut.slots:
+                splits.append(cut)
+            for word in (item.kind, item.branch):
+                if word not in words:
+                    words[word] = _text(word)
+            parts += (
+                _FRONT(19, 8, head_id, 8, run.pos, 8, at, 4, 0, 4, _bounded(item.attempt, _INT_LIMIT) or 1, 4, len(raw), 32, digest, 32, run.link),
+                same, binary.int8(_bounded(item.seq)), binary.int4(_bounded(item.step, _INT_LIMIT)), _text(item.id),
+                words[item.kind], words[item.branch], _text(item.record), binary.field(cut.line), _slots(cut),
+            )  # fmt: skip
+            size += len(raw)
+            if size >= _BLOCK:
+                yield b"".join(parts)
+                parts, size = [], 0
+    yield b"".join(parts)
+
+
+def _is_new(run: _Run, item: Foreign, digest: bytes, stored: dict[str, set[bytes]]) -> bool:
+    """Counts the entry; moves the run's position when it has to be added."""
+    contents = stored.get(item.id)
+    if contents is None:
+        stored[item.id] = {digest}
+    elif digest in contents:
+        run.result.existing += 1
+        return False
+    else:
+        contents.add(digest)
+        run.result.conflicts.append(item.seq if item.seq is not None else run.pos + 1)
+    run.pos += 1
+    run.result.new += 1
+    run.bytes += len(item.raw)
+    return True
+
+
+def _text(value: str) -> bytes:
+    return binary.field(encode_text(value).encode())
+
+
+def _slots(cut: payloads.Split) -> bytes:
+    return binary.field(b"\x01" + msgspec.json.encode(cut.slots)) if cut.slots else binary.NULL  # jsonb, version 1
+
+
+def _move_heads(changed: Sequence[_Run]) -> None:
     with plain_cursor() as cursor:
-        if rows:
-            with cursor.copy(_COPY) as copy:
-                for head_id, pos, now, actor, item, digest, link, cut, import_id in rows:
-                    copy.write_row((
-                        head_id, pos, now, 0, actor, "import", encode_text(item.id), _bounded(item.seq), encode_text(item.kind),
-                        encode_text(item.branch), _bounded(item.step, 2**31 - 1), _bounded(item.attempt, 2**31 - 1) or 1, digest, link, len(item.raw), cut.line,
-                        Jsonb(cut.slots) if cut.slots else None, encode_text(item.record), import_id,
-                    ))  # fmt: skip
-        changed = [r for r in runs if r.result.new]
         cursor.execute(
             "UPDATE journals_head h SET pos = t.pos, hash = t.hash, entries = entries + t.n, bytes = bytes + t.size, dirty = true"
             " FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[], %s::bigint[]) AS t(id, pos, hash, n, size) WHERE h.id = t.id",

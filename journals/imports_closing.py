@@ -46,6 +46,7 @@ def close(imported: Import, files: Sequence[FileSoFar], *, source: str, runtime:
                     import_id=imported.pk,
                     actor=f"import:{imported.pk}",
                     items=notes,
+                    announce=False,
                 )
     for file in files:
         _finish(file, runtime)

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from drainboard import wire
 from psycopg.types.json import Jsonb
 
-from journals import store
+from journals import payloads, store
 from journals.adapters.base import Counted, Item, Line, Note, Partial, Refused, Unread, run_problem
 from journals.adapters.heads import head_of
 from journals.cursors import plain_cursor
@@ -21,7 +21,7 @@ from journals.imports_models import Import, ImportFile, State
 
 __all__ = ["UNREAD_KEPT", "FileSoFar", "Superseded", "TooManyWithoutId", "Writer", "beat", "state_note"]
 
-BATCH_LINES: Final = 2_000
+BATCH_LINES: Final = 5_000
 BATCH_BYTES: Final = 8 << 20
 UNREAD_KEPT: Final = 10_000  # unread lines of a file that are listed one by one; the rest is counted in one more row
 WITHOUT_ID: Final = 2_000_000  # lines of one import that have neither `id` nor `seq`; each costs memory until the end
@@ -75,7 +75,8 @@ class Writer:
         self._batch: list[tuple[FileSoFar, store.Foreign]] = []
         self._batch_bytes = 0
         self._copies: dict[int, int] = {}  # hash of a line without id -> copies so far
-        self._recent: dict[int, None] = {}
+        self._recent, self._older = set[int](), set[int]()  # hashes of entries, half of RECENT each
+        self._stored = payloads.Known()
         self.bytes_read = 0
 
     def take(self, item: Item) -> None:
@@ -139,10 +140,10 @@ class Writer:
 
     def _notice_copy(self, file: FileSoFar, made: store.Foreign) -> None:
         known = hash((file.row.pk, made.run, made.id, made.raw))
-        if known not in self._recent:
-            self._recent[known] = None
-            if len(self._recent) > RECENT:
-                del self._recent[next(iter(self._recent))]
+        if known not in self._recent and known not in self._older:
+            self._recent.add(known)
+            if len(self._recent) >= RECENT // 2:
+                self._recent, self._older = set(), self._recent
         elif len(file.doubles) < UNREAD_KEPT and made.seq is not None:
             times = file.doubles.setdefault(made.run, {})
             times[made.seq] = times.get(made.seq, 1) + 1
@@ -157,7 +158,7 @@ class Writer:
             for file_of, items in _stretches(batch):
                 made = store.ingest(
                     source_name=self._source, runtime=self._runtime, import_id=self._imported.pk, actor=f"import:{self._imported.pk}",
-                    items=items, agent=self._imported.agent, environment=self._imported.environment,
+                    items=items, agent=self._imported.agent, environment=self._imported.environment, stored=self._stored, announce=False,
                 )  # fmt: skip
                 _count_runs([(file_of[run].row.pk, made[run]) for run in dict.fromkeys(i.run for i in items)])
 

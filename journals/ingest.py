@@ -16,13 +16,13 @@ from django.db import Error as DatabaseError
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from journals import errors, store
+from journals import errors, signals, store
 from journals.adapters import ADAPTERS
 from journals.adapters.base import InputFile, Item, Options, shown
 from journals.files import LIMITS, CannotOpen, Found, open_input
 from journals.imports_closing import close
 from journals.imports_kept import keep, open_kept
-from journals.imports_models import Import, ImportFile, State, Upload
+from journals.imports_models import Import, ImportFile, ImportRun, State, Upload
 from journals.imports_writing import FileSoFar, Superseded, TooManyWithoutId, Writer, beat
 
 __all__ = ["ATTEMPTS", "FORMATS", "STALE_S", "run", "status_of", "submit", "wait"]
@@ -109,7 +109,18 @@ def run(import_id: int) -> bool:
     except Exception as e:
         _end(imported, State.FAILED, error=shown(f"{type(e).__name__}: {e}", 500))
         raise
+    _announce(imported)
     return _end(imported, State.DONE)
+
+
+def _announce(imported: Import) -> None:
+    """Tells of the new entries once all are stored: a fold at every batch would read the same journals again and again.
+
+    Whoever dies before leaves the heads marked; pages and the sweep fold them.
+    """
+    rows = ImportRun.objects.filter(file__imported=imported).order_by("head_id")
+    with transaction.atomic():
+        signals.announce(list(dict.fromkeys(rows.values_list("head_id", flat=True))))
 
 
 def _end(imported: Import, state: State, *, error: str = "") -> bool:

@@ -12,6 +12,8 @@ _MARK = "\\x"
 def encode_text(value: str) -> str:
     """The string itself where PostgreSQL can hold it, else `\\x` and the hex of its bytes (surrogates passed)."""
     if "\0" not in value and not value.startswith(_MARK):
+        if value.isascii():
+            return value
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
