@@ -47,8 +47,9 @@ class Seen(Protocol):
 class Limit:
     """One documented limit of a runtime."""
 
-    what: str  # entries | bytes | a word of the runtime's own, shown and not computed
+    what: str  # entries, bytes, steps, operations; result_bytes, message_bytes: of one value; any other is shown and not measured
     limit: int
+    warn: int | None = None  # where the runtime itself begins to warn
     unit: str = ""
     source: str = ""
     as_of: str = ""
@@ -116,6 +117,16 @@ class Double:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A recorded step that the source would execute again when the run goes on."""
+
+    branch: str
+    step: int | None
+    why: str  # older_checkpoint, checkpoint_not_saved
+    origin: str  # where it would go on from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
     """The `runtime.state` note of an import: run-level facts, one per run and import; the newest holds."""
 
@@ -132,6 +143,9 @@ class SourceFacts:
     forked_from: str = ""
     forked_to: tuple[str, ...] = ()
     doubles: tuple[Double, ...] | None = None  # None: the adapter does not look for them
+    again: tuple[Again, ...] = ()
+    begins: int = 0  # the first step of the main line that the export reaches back to; those before it were finished
+    clock_in_order: bool = False  # the source writes entries of a branch one after the other, so their times may not go back
     build: str = ""
     tries_recorded: bool | None = None
     partial: str = ""  # why part of the file is missing
@@ -187,6 +201,9 @@ def read_note(out: Any) -> SourceFacts:
         forked_from=_text(out.get("forked_from")),
         forked_to=tuple(t for t in _items(out.get("forks")) if isinstance(t, str)),
         doubles=tuple(_double(d) for d in _objects(out["doubles"])) if isinstance(out.get("doubles"), list) else None,
+        again=tuple(_again(a) for a in _objects(out.get("again"))),
+        begins=_count(out.get("begins")),
+        clock_in_order=out.get("clock") == "in_order",
         build=_text(out.get("build")),
         tries_recorded=out["tries_recorded"] if isinstance(out.get("tries_recorded"), bool) else None,
         partial=partial,
@@ -243,6 +260,15 @@ def _double(given: Mapping[str, Any]) -> Double:
         name=_text(given.get("name")),
         why=_text(given.get("why")),
         other=_text(given.get("other")),
+    )
+
+
+def _again(given: Mapping[str, Any]) -> Again:
+    return Again(
+        branch=_text(given.get("branch")),
+        step=_count(given.get("step")) or None,
+        why=_text(given.get("why")),
+        origin=_text(given.get("from")),
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether the run gets on: limits, lost workers, loops, replays that left the journal. Pure."""
+"""Whether the run gets on: lost workers, loops, replays that left the journal. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from runs.facts import HeadFacts, Limit, Seen, failure_text
+from runs.facts import HeadFacts, Seen, failure_text
 from runs.findings import Finding, found
 from runs.rekeyed import difference
 from runs.states import Severity
 from runs.steps import Journal, Step
 from runs.verdicts import Ground, listed
 
-__all__ = ["NEAR", "STRANDED_AFTER", "diverged", "findings", "near_limit", "says_diverged"]
+__all__ = ["STRANDED_AFTER", "diverged", "findings", "says_diverged"]
 
-NEAR: Final = 0.8  # of a limit
 STRANDED_AFTER: Final = timedelta(minutes=10)  # without a worker, for a native run that a worker could take
 LOOP: Final = 5  # opens without a new step from which a run counts as looping
 _DIVERGED: Final = re.compile(
@@ -29,37 +28,15 @@ _LIMITS: Final = re.compile(
 
 
 def findings(
-    journal: Journal, ground: Ground, *, head: HeadFacts, size_bytes: int, since: datetime | None, now: datetime
+    journal: Journal, ground: Ground, *, head: HeadFacts, since: datetime | None, now: datetime
 ) -> Iterator[Finding]:
-    """`near_limit`, `stopped_by_limit`, `stranded`, `stuck_task`, `replay_loop`, `nondeterministic_replay`. `since`: the last entry's time."""
+    """`stopped_by_limit`, `stranded`, `stuck_task`, `replay_loop`, `nondeterministic_replay`. `since`: the last entry's time."""
     if ground.in_flight:
-        yield from _near(head.limits, len(journal.entries), size_bytes)
         yield from _stranded(ground, head, since, now)
         yield from _stuck(ground)
         yield from _loop(journal.entries, ground)
     yield from _ended_by_limit(journal.entries, ground)
     yield from _diverged_findings(journal, ground)
-
-
-def near_limit(limits: Sequence[Limit], *, entries: int, size_bytes: int) -> list[tuple[Limit, int]]:
-    """The limits that are used to `NEAR` or more, with the use."""
-    used = {"entries": entries, "bytes": size_bytes}
-    return [
-        (limit, used[limit.what]) for limit in limits if limit.what in used and used[limit.what] >= NEAR * limit.limit
-    ]
-
-
-def _near(limits: Sequence[Limit], entries: int, size_bytes: int) -> Iterator[Finding]:
-    for limit, used in near_limit(limits, entries=entries, size_bytes=size_bytes):
-        yield found(
-            "near_limit",
-            f"{used:,} of {limit.limit:,} {limit.what} are used ({used / limit.limit:.0%}).",
-            what=limit.what,
-            used=used,
-            limit=limit.limit,
-            source=limit.source,
-            as_of=limit.as_of,
-        )
 
 
 def _stranded(ground: Ground, head: HeadFacts, since: datetime | None, now: datetime) -> Iterator[Finding]:

@@ -192,11 +192,16 @@ def _info(head: store.HeadRow) -> AdapterInfo | None:
 def _limits(info: AdapterInfo | None, *, native: bool) -> tuple[Limit, ...]:
     if native:
         entries, size = getattr(settings, "NATIVE_RUN_LIMITS", (50_000, 64 << 20))
-        return (Limit(what="entries", limit=entries, source="native"), Limit(what="bytes", limit=size, source="native"))
+        told = "this installation"
+        return (
+            Limit(what="entries", limit=entries, unit="entries", source=told),
+            Limit(what="bytes", limit=size, unit="bytes", source=told),
+        )
     return tuple(
         Limit(
             what=str(told.get("what", "")), limit=int(told["limit"]), unit=str(told.get("unit", "")),
             source=str(told.get("source", "")), as_of=str(told.get("as_of", "")),
+            warn=told["warn"] if isinstance(told.get("warn"), int) else None,
         )
         for told in (info.limits if info else ())
         if isinstance(told.get("limit"), int) and told["limit"] > 0

@@ -81,6 +81,7 @@ def summary_of(made: Summary) -> dict[str, Any]:
     return {
         "gaps": [g.as_json() for g in made.gaps],
         "findings": [f.as_json() for f in made.findings],
+        "limits": [u.as_json() for u in made.limits],
         "approvals": [a.as_json() for a in made.approvals],
         "decisions": list(made.decisions),
         "versions": made.versions,

@@ -43,6 +43,7 @@ def show(head_id: int) -> dict[str, Any]:
         "steps": list(_steps(run)),
         "gaps": summary["gaps"],
         "findings": [{**f, "docs": guide.url_of(f["code"])} for f in summary["findings"]],
+        "limits": summary.get("limits", []),
         "approvals": summary["approvals"],
         "decisions": summary["decisions"],
         "versions": summary["versions"],

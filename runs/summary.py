@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from journals.adapters.base import Evidence
-from runs import acted, consent, damage, decisions, doubles, drift, health, spans, standing, versions
+from runs import acted, consent, damage, decisions, doubles, drift, health, limits, spans, standing, versions
 from runs.consent import began_at, happened_at
 from runs.facts import HeadFacts, Seen, SourceFacts, as_of_now, source_facts
 from runs.findings import Finding, found, ordered
@@ -58,6 +58,7 @@ class Summary:
     gaps: Sequence[Gap]
     worst_gap: Gap | None
     findings: Sequence[Finding]
+    limits: Sequence[limits.Use]
     approvals: Sequence[consent.Approval]
     decisions: Sequence[Mapping[str, Any]]
     versions: Mapping[str, Any]  # every value recorded, as show_run gives them
@@ -80,8 +81,10 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     approvals = consent.collect(journal, now=now)
     times = standing.times(journal, native=native, status=status)
     size = sum(s.size for s in journal.entries)
-    wakes = _Wake(parking.wake_at, times.last, size, now)
+    used = limits.uses(journal, head.limits, facts, in_flight=ground.in_flight)
+    wakes = _Wake(parking.wake_at, times.last, now)
     observed = _observe(journal, judged, ground, open_gaps, recorded, approvals, head, wakes)
+    observed += limits.findings(used) if ground.in_flight else []
     return Summary(
         status=status,
         runtime_status=facts.runtime_status if facts else "",
@@ -103,6 +106,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
         gaps=open_gaps,
         worst_gap=worst(open_gaps),
         findings=ordered(observed),
+        limits=used,
         approvals=approvals,
         decisions=decisions.listed(journal.entries),
         versions=recorded.listed(),
@@ -113,11 +117,10 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """Times and size that findings look at."""
+    """Times that findings look at."""
 
     wake_at: datetime | None
     last_at: datetime | None
-    size_bytes: int
     now: datetime
 
 
@@ -138,7 +141,7 @@ def _observe(
         *doubles.findings(journal, judged, ground),
         *drift.findings(journal, recorded, head=head, in_flight=ground.in_flight, wake_at=at.wake_at, now=at.now),
         *damage.findings(journal, ground, native=ground.native),
-        *health.findings(journal, ground, head=head, size_bytes=at.size_bytes, since=at.last_at, now=at.now),
+        *health.findings(journal, ground, head=head, since=at.last_at, now=at.now),
         *_gap_findings(open_gaps, alive=ground.alive),
     ]
 

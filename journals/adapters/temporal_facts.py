@@ -148,6 +148,7 @@ def _state(run: History, facts: Facts | None, whole: bool, metadata: Mapping[str
         "pinned_to": run.pinned or _pinned(versioning) or None,
         "deployment": run.deployment or text_of(info.get("workerDeploymentName")) or None,
         "tries_recorded": False,
+        "used": {"bytes": size} if (size := number_of(info.get("historySizeBytes"))) else None,
         "paused": run.paused or _pause(facts),
         "cancel_requested": run.cancel_requested
         or bool(dict_of((facts.body if facts else {}).get("workflowExtendedInfo")).get("cancelRequested")),
