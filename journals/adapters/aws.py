@@ -1,0 +1,379 @@
+"""AWS Lambda durable functions: the answers of GetDurableExecution and GetDurableExecutionHistory, with lists and states beside them.
+
+A run is the execution's ARN; an entry's id is its event id. `docs/adapters-aws.md` has the table of events and what they prove.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from drainboard import wire
+
+from journals.adapters import aws_scan as scan
+from journals.adapters.aws_controls import CONTROLS
+from journals.adapters.aws_events import line_of
+from journals.adapters.aws_history import History
+from journals.adapters.aws_operations import events_of
+from journals.adapters.aws_runs import UNNAMED, Described, Joined, Snapshot, join, newest
+from journals.adapters.aws_state import state_line, state_of
+from journals.adapters.base import (
+    AdapterInfo,
+    Counted,
+    Evidence,
+    InputFile,
+    Item,
+    Line,
+    Note,
+    Options,
+    Partial,
+    Refused,
+    Unread,
+    shown,
+)
+from journals.adapters.values import integer, text
+
+_QUOTAS: Final = "AWS Lambda quotas"
+
+INFO: Final = AdapterInfo(
+    name="aws",
+    title="AWS Lambda durable functions",
+    evidence=Evidence(
+        write="on_close",
+        read="on_close",
+        attempts=False,
+        says_end=False,
+        note="The start of a step is recorded without the step waiting for it, so it may come late or not at all; retries are "
+        "recorded, a second execution after a crash is not.",
+    ),
+    capabilities=frozenset(("stop", "resume", "approve")),
+    controls=CONTROLS,
+    limits=(
+        {"what": "operations", "unit": "operations", "limit": 3_000, "source": _QUOTAS, "as_of": "2026"},
+        {"what": "bytes", "unit": "bytes", "limit": 100 * 1024 * 1024, "source": _QUOTAS, "as_of": "2026"},
+        {
+            "what": "result_bytes",
+            "unit": "bytes",
+            "limit": 256 * 1024,
+            "source": "aws-durable-execution-sdk-python 3.0.0",
+            "as_of": "2026",
+        },
+    ),
+    how_to_export='(aws lambda get-durable-execution --durable-execution-arn "$ARN"; aws lambda get-durable-execution-history '
+    '--durable-execution-arn "$ARN" --include-execution-data) > run.json',
+)
+
+_SIGNS: Final = (
+    (
+        re.compile(rb'"EventType"\s*:\s*"(?:Execution|Step|Context|Wait|Callback|ChainedInvoke|Invocation)[A-Z]'),
+        b'"EventTimestamp"',
+    ),
+    (re.compile(rb'"DurableExecutionArn"\s*:\s*"[^"]*/[^"]+"'), b'"Status"'),
+    (re.compile(rb'"DurableExecutions"\s*:\s*\[\s*\]'), b""),
+    (re.compile(rb'"Type"\s*:\s*"(?:EXECUTION|CONTEXT|STEP|WAIT|CALLBACK|CHAINED_INVOKE)"'), b'"Operations"'),
+)
+_OURS: Final = re.compile(rb'\s*\{\s*"(?:run|seq|recorded_at|id|at|kind)"\s*:')
+_MAPPING: Final = frozenset(("kinds", "effects", "step_versions", "versions"))
+_DATA: Final = frozenset(("Input", "Result"))
+
+
+def sniff(files: Sequence[InputFile]) -> float:
+    """How sure the adapter is about the file that it knows best."""
+    return max((_sniff(file.head()) for file in files), default=0.0)
+
+
+def _sniff(head: bytes) -> float:
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[") or _OURS.match(head):
+        return 0.0
+    return 0.95 if any(sign.search(head) and beside in head for sign, beside in _SIGNS) else 0.0
+
+
+@dataclass(slots=True)
+class _File:
+    """How one file comes out."""
+
+    scanned: scan.Scanned
+    lines: int = 0
+    repeats: int = 0  # records that stand elsewhere in the import with the same content
+    bare: int = 0  # records without their data, of which another answer has the data
+    runs: list[str] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)  # runs that took facts out of this file
+    notes: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    unread: list[Unread] = field(default_factory=list)
+    losses: list[Partial] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Told:
+    """Lines of one run that were given out, so that several snapshots give each record once."""
+
+    lines: set[bytes] = field(default_factory=set)
+    bare: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # by id: lines without what only data tells
+
+
+def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
+    """The runs of all files, each with its `runtime.state` at its end."""
+    opened = {file.path: _File(scan.scan(file)) for file in files}
+    joined = join([answer for one in opened.values() for answer in one.scanned.answers])
+    for answer in joined.unnamed:
+        opened[answer.path].unread.append(answer.value.unread(answer.path, UNNAMED))
+    for answer, record in joined.nameless:
+        start = shown(repr(dict(record.fields)))
+        reason = f"an execution without its DurableExecutionArn at {record.pointer}"
+        opened[answer.path].unread.append(Unread(answer.path, answer.value.line, answer.value.start, reason, start))
+    for found, problem in joined.problems:
+        opened[found.answer.path].unread.append(found.answer.value.unread(found.answer.path, problem))
+    for arn in joined.described | joined.snapshots:
+        yield from _run(arn, joined, opened, options)
+    unknown = sorted(set(options.mapping) - _MAPPING)
+    for one in opened.values():
+        if unknown and one.lines:
+            one.notes.append(
+                f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}"
+            )
+        yield from _close(one)
+
+
+def _run(arn: str, joined: Joined, opened: Mapping[str, _File], options: Options) -> Iterator[Item]:
+    """One run: its snapshots from the oldest to the newest; without any, what is said of it."""
+    described, told = joined.described.get(arn, []), _Told()
+    snapshots = joined.snapshots.get(arn, [])
+    full = [s for s in snapshots if not s.operations]
+    states: set[bytes] = set()
+    for snapshot in sorted(full or snapshots, key=lambda s: not _has_data(s)):
+        yield from _snapshot(snapshot, newest(described), opened, options, told)
+    for snapshot in full or snapshots:
+        yield from _state(snapshot, opened, options, states)
+    for snapshot in snapshots if full else []:
+        if snapshot.operations:
+            one = opened[snapshot.answers[0].path]
+            one.skipped["operations of a state whose history is here"] += len(snapshot.records())
+    if described and not snapshots:
+        yield from _description(arn, described, opened, options)
+    for found in described:
+        opened[found.answer.path].used.append(arn)
+
+
+def _has_data(snapshot: Snapshot) -> bool:
+    """Whether payloads were exported; a history that could not have any counts as with data."""
+    told = [
+        details
+        for _, record in snapshot.records()
+        for name, details in record.fields.items()
+        if name.endswith("Details") and isinstance(details, Mapping) and name != "ContextStartedDetails"
+    ]
+    able = [d for d in told if d.keys() & _DATA]
+    return any(isinstance(d[k], Mapping) and d[k].get("Payload") is not None for d in able for k in _DATA & d.keys())
+
+
+def _events(
+    snapshot: Snapshot, opened: Mapping[str, _File]
+) -> Iterator[tuple[scan.Answer, scan.Record, Mapping[str, Any]]]:
+    """The events of a snapshot; records that are none are named as unread."""
+    for answer, record in snapshot.records():
+        one = opened[answer.path]
+        if snapshot.operations:
+            made = list(events_of(record.fields))
+            if not made:
+                one.skipped["operations of no known type"] += 1
+            for event in made:
+                yield answer, record, event
+        elif (integer(record.fields, "EventId") or 0) < 1 or not text(record.fields, "EventType"):
+            reason = (
+                "an event without an EventId" if text(record.fields, "EventType") else "an event without an EventType"
+            )
+            start = shown(repr(dict(record.fields)))
+            one.unread.append(
+                Unread(answer.path, answer.value.line, answer.value.start, f"{reason} at {record.pointer}", start)
+            )
+            answer.damaged = answer.damaged or f"{reason} was not read"
+        else:
+            yield answer, record, record.fields
+
+
+def _facts(described: Described | None, options: Options) -> dict[str, Any]:
+    """What the first event's line takes from the description: the function, its version."""
+    function, qualifier = described.function if described else ("", "")
+    moving = not qualifier or qualifier.startswith("$LATEST")  # follows every deployment, so it names no code
+    return {
+        "agent": options.agent or function or None,
+        "build": qualifier or None,
+        "environment": options.environment or None,
+        "versions": {} if moving else {"app": qualifier},
+    }
+
+
+def _snapshot(
+    snapshot: Snapshot,
+    described: Described | None,
+    opened: Mapping[str, _File],
+    options: Options,
+    told: _Told,
+) -> Iterator[Line]:
+    run, facts = History(run=snapshot.arn, mapping=options.mapping), _facts(described, options)
+    with_data = _has_data(snapshot)
+    for answer, record, event in _events(snapshot, opened):
+        one = opened[answer.path]
+        if snapshot.arn not in one.runs:
+            one.runs.append(snapshot.arn)
+        raw, odd = line_of(run, event, facts)
+        if raw in told.lines:
+            one.repeats += 1
+            continue
+        bare, name = _without_data(raw), text(event, "_id") or str(integer(event, "EventId"))
+        if not with_data and bare in told.bare.get(name, ()):
+            one.bare += 1
+            continue
+        told.lines.add(raw)
+        told.bare.setdefault(name, []).append(bare)
+        one.lines += 1
+        yield Line(snapshot.arn, raw, answer.prefix + record.pointer, answer.path, (*record.oddities, *odd))
+
+
+_OF_DATA: Final = ("in", "out", "usage", "model_reported", "versions", "decision", "by", "reason")
+
+
+def _without_data(raw: bytes) -> Mapping[str, Any]:
+    """A line without what only its payload tells; equal for the same event exported with and without data."""
+    line, _ = wire.decode(raw)
+    if not isinstance(line, dict):
+        return {}
+    rest = {k: v for k, v in line.get("aws", {}).items() if k != "payload"} if isinstance(line.get("aws"), dict) else {}
+    return {**{k: v for k, v in line.items() if k not in _OF_DATA}, "aws": rest}
+
+
+def _state(snapshot: Snapshot, opened: Mapping[str, _File], options: Options, given: set[bytes]) -> Iterator[Line]:
+    """The note of one snapshot; equal notes are given once."""
+    run = History(run=snapshot.arn, mapping=options.mapping)
+    facts = _facts(snapshot.described, options)
+    ids = []
+    for _, _, event in _events(snapshot, {a.path: _File(opened[a.path].scanned) for a in snapshot.answers}):
+        line_of(run, event, facts)
+        ids.append(text(event, "_id") or str(integer(event, "EventId")))
+    held = _held(snapshot, run, ids)
+    missing, damaged = _missing(snapshot, run, opened)
+    raw = state_line(snapshot.arn, state_of(run, snapshot.described, held, missing, damaged=damaged))
+    if raw not in given:
+        given.add(raw)
+        one = opened[snapshot.answers[-1].path]
+        one.lines += 1
+        yield Line(snapshot.arn, raw, "#state", snapshot.answers[-1].path)
+
+
+def _held(snapshot: Snapshot, run: History, ids: Sequence[str]) -> dict[str, Any]:
+    """Which records this export holds, for comparing it with others of the same form."""
+    cut = any(a.damaged or a.torn for a in snapshot.answers)
+    if snapshot.operations:
+        return {"form": "operations", "whole": False, "ids": list(ids)}
+    form = "history" if _has_data(snapshot) else "history without data"
+    more = all(a.more for a in snapshot.answers)
+    return {
+        "form": form,
+        "whole": run.gapless and bool(ids) and not cut and not more,
+        "seqs": _ranges(snapshot.numbers()),
+    }
+
+
+def _ranges(numbers: set[int]) -> str:
+    made: list[list[int]] = []
+    for n in sorted(numbers):
+        if made and made[-1][1] == n - 1:
+            made[-1][1] = n
+        else:
+            made.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in made)
+
+
+def _missing(snapshot: Snapshot, run: History, opened: Mapping[str, _File]) -> tuple[str, bool]:
+    """Why records are missing, and whether a file is damaged; each reason is told of its file too."""
+    reasons = [(a.path, a.damaged, "torn_tail" if a.torn else "missing_entry") for a in snapshot.answers if a.damaged]
+    damaged = bool(reasons)
+    if not snapshot.operations and not damaged:
+        reasons += _pages(snapshot, run)
+    for path, reason, code in reasons:
+        opened[path].losses.append(Partial(path, reason, (snapshot.arn,), code))
+    around = [opened[a.path].scanned for a in snapshot.answers]
+    told = [r for _, r, _ in reasons] + [s.torn or s.broken for s in around if s.torn or s.broken]
+    return "; ".join(dict.fromkeys(told)), damaged or any(s.torn or s.broken for s in around)
+
+
+def _pages(snapshot: Snapshot, run: History) -> list[tuple[str, str, str]]:
+    """What pages that are not here take away: file, reason, finding code."""
+    if all(a.more for a in snapshot.answers):
+        ids = [integer(r.fields, "EventId") or 0 for a in snapshot.answers for r in a.records]
+        older = len(ids) > 1 and ids[0] > ids[-1]
+        side, code = ("before", "missing_entry") if older else ("behind", "torn_tail")
+        return [(snapshot.answers[-1].path, f"a NextMarker says that more events stand {side} these", code)]
+    if not run.gapless:
+        return [(snapshot.answers[0].path, "event ids are left out between those that are here", "missing_entry")]
+    return []
+
+
+def _description(
+    arn: str, described: Sequence[Described], opened: Mapping[str, _File], options: Options
+) -> Iterator[Line]:
+    """A run of which only the status is known."""
+    found = newest(described)
+    if found is None:
+        return
+    one = opened[found.answer.path]
+    run = History(run=arn, mapping=options.mapping)
+    out = state_of(run, found, {"form": "description", "whole": False, "seqs": ""}, one.scanned.torn, damaged=bool(one.scanned.torn))
+    one.lines += 1
+    one.runs.append(arn)
+    yield Line(arn, state_line(arn, out), found.answer.prefix + found.record.pointer, found.answer.path)
+
+
+def _close(one: _File) -> Iterator[Item]:
+    """What is said of a file as a whole, after its lines."""
+    path, scanned = one.scanned.path, one.scanned
+    unread = [*scanned.unread, *one.unread]
+    if not one.lines and not one.repeats and not one.bare and not one.used and not one.skipped:
+        yield Refused(path, _why_not(one))
+        return
+    for told in [*one.notes, *_accounts(one)]:
+        yield Note(path, told)
+    yield from unread
+    losses = list(one.losses)
+    if scanned.torn:
+        losses.append(Partial(path, scanned.torn))
+    if scanned.broken and not losses:
+        losses.append(Partial(path, scanned.broken, code="missing_entry"))
+    if unread and not losses:
+        losses.append(Partial(path, "records of it were not read", code="missing_entry"))
+    yield from dict.fromkeys(losses)
+    yield Counted(path, one.lines + len(unread))
+
+
+def _accounts(one: _File) -> Iterator[str]:
+    """Where records went that became no line of their own."""
+    if one.repeats:
+        yield f"{one.repeats} records stand more than once in this import with the same content; each is one entry"
+    if one.bare:
+        yield f"{one.bare} records are here without their data, and with it in another answer of this import; that one was read"
+    for what, n in one.skipped.items():
+        yield f"{n} {what}, not read"
+    if one.used:
+        runs = list(dict.fromkeys(one.used))
+        yield f"facts about {', '.join(runs[:3])}{f' and {len(runs) - 3} more' if len(runs) > 3 else ''}"
+    if others := one.scanned.others:
+        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+        yield f"no answers of Lambda and not read: {', '.join(shown(o, 60) for o in others[:8])}{more}"
+
+
+def _why_not(one: _File) -> str:
+    """Why nothing of a file was taken, and what to export instead."""
+    head = one.scanned.file.head(65_536)
+    if not head.strip():
+        return "empty file"
+    if one.unread:
+        return one.unread[0].reason
+    if one.scanned.answers:
+        return "an answer of Lambda's durable execution API without any record in it"
+    if b'"DurableExecutionArn"' in head or b'"EventType"' in head:
+        return f"it describes or mentions durable executions and holds no answer of the API. Export with: {INFO.how_to_export}"
+    return f"no answer of Lambda's durable execution API. Export with: {INFO.how_to_export}"
