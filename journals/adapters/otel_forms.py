@@ -40,7 +40,6 @@ class Read:
     torn: str = ""  # why its end is missing
     lost: str = ""  # why something in its middle is missing
     others: Counter[str] = field(default_factory=Counter)  # records that are no spans, by what they are
-    requests: int = 0
 
     def items(self, path: str, spans: int, cut: str) -> Iterator[Item]:
         """The unread stretches, notes, and what they mean for the file."""
@@ -64,8 +63,10 @@ def read_spans(file: InputFile, told: Read) -> Iterator[Span]:
     """The spans of one file in its order. What else it holds is in `told` when the last one was given."""
     data = file.read()
     if is_json(data[:4_096]):
-        for n, document in enumerate(documents(data), 1):
-            yield from _document(document, file.path, n, told)
+        line, at = 1, 0
+        for document in documents(data):
+            line, at = line + data.count(b"\n", at, document.start), document.start
+            yield from _document(document, file.path, line, told)
         return
     for found in read_proto(data, file.path):
         if isinstance(found, Span):
@@ -83,13 +84,16 @@ def read_spans(file: InputFile, told: Read) -> Iterator[Span]:
             told.unread.append(found)
 
 
-def _document(document: Value, path: str, n: int, told: Read) -> Iterator[Span]:
+def _document(document: Value, path: str, line: int, told: Read) -> Iterator[Span]:
     whole = is_whole(document) and document.form in ("{", "[")
+    if whole and (fields := _plain(document)) is not None:
+        yield from _spans(fields, path, line, told)
+        return
     requests = list(walk(document, _is_request)) if document.form in ("{", "[") else []
     last = document.start
     for request in requests:
-        told.requests += 1
-        for span, end in _request(request, path, f"line={request.line}", told):
+        at = line + document.data.count(b"\n", document.start, request.start)
+        for span, end in _request(request, path, f"line={at}", told):
             last = end
             if span is not None:
                 yield span
@@ -99,6 +103,39 @@ def _document(document: Value, path: str, n: int, told: Read) -> Iterator[Span]:
         _damaged(document, last, path, told)
     elif document.form == "{" and not _is_request(document):
         told.others["another kind around the requests"] += 1
+
+
+def _plain(document: Value) -> Mapping[str, Any] | None:
+    """A request that is standard JSON and shaped as OTLP says, decoded at once; None for what has to be walked."""
+    if document.form != "{" or not _is_request(document):
+        return None
+    try:
+        fields, odd = document.load()
+    except wire.MalformedLine:
+        return None
+    return fields if not odd and isinstance(fields, Mapping) else None
+
+
+def _spans(fields: Mapping[str, Any], path: str, line: int, told: Read) -> Iterator[Span]:
+    for i, resource_spans in enumerate(_listed(fields, REQUEST)):
+        resource = resource_spans.get("resource") if isinstance(resource_spans, Mapping) else None
+        attributes = attributes_of(member(resource, "attributes")) if isinstance(resource, Mapping) else {}
+        for j, scope_spans in enumerate(_listed(resource_spans, _SCOPES)):
+            scope = next((scope_spans[n] for n in _SCOPE if n in scope_spans), None) if isinstance(scope_spans, Mapping) else None  # fmt: skip
+            source = Source(attributes, _scope(scope) if isinstance(scope, Mapping) else "")
+            for k, span in enumerate(_listed(scope_spans, ("spans",))):
+                place = f"line={line}/{i}/{j}/{k}"
+                if isinstance(span, Mapping):
+                    yield span_of(span, path=path, record=place, source=source)
+                else:
+                    told.unread.append(Unread(path, line, 0, "not a span", shown(f"{place}: {span}")))
+
+
+def _listed(outer: Any, names: tuple[str, ...]) -> Iterator[Any]:
+    for name in names:
+        found = outer.get(name) if isinstance(outer, Mapping) else None
+        if isinstance(found, list):
+            yield from found
 
 
 def _is_request(value: Value) -> bool:
@@ -149,10 +186,23 @@ def _span(value: Value, path: str, record: str, source: Source, told: Read) -> S
     if not isinstance(fields, Mapping):
         told.unread.append(value.unread(path, "not a span"))
         return None
+    if "too_deep" in odd:
+        fields = {**fields, **_by_attribute(value)}
     made = span_of(fields, path=path, record=record, source=source)
     if odd:
         made.unknown = {**made.unknown, "oddities": list(odd)}
     return made
+
+
+def _by_attribute(span: Value) -> dict[str, Any]:
+    """The attributes of a span that is too deep to unfold, one by one, so that the others are told."""
+    made = []
+    for item in _elements(span, ("attributes",)):
+        try:
+            made.append(item.load()[0])
+        except wire.MalformedLine:
+            return {}
+    return {"attributes": made}
 
 
 def _elements(outer: Value, names: tuple[str, ...]) -> Iterator[Value]:
