@@ -145,7 +145,9 @@ class SourceFacts:
     doubles: tuple[Double, ...] | None = None  # None: the adapter does not look for them
     again: tuple[Again, ...] = ()
     begins: int = 0  # the first step of the main line that the export reaches back to; those before it were finished
-    clock_in_order: bool = False  # the source writes entries of a branch one after the other, so their times may not go back
+    clock_in_order: bool = (
+        False  # the source writes entries of a branch one after the other, so their times may not go back
+    )
     build: str = ""
     tries_recorded: bool | None = None
     partial: str = ""  # why part of the file is missing
@@ -160,13 +162,18 @@ class SourceFacts:
         return isinstance(self.out.get("pending"), list) and isinstance(self.out.get("waiting"), list)
 
 
+def is_state_note(seen: Seen) -> bool:
+    """Whether an import says something about the run as a whole here; no entry of the file."""
+    return seen.entry.kind == "note" and seen.entry.name == STATE_NOTE and seen.origin == "import"
+
+
 def source_facts(entries: Sequence[Seen]) -> SourceFacts | None:
     """The newest `runtime.state` note of an import, or None. Values of unexpected types count as not told.
 
     Newest is what the source said last (`as_of`), so that an older export imported later turns nothing back; a note that
     does not say when it was true counts as newest, and among equals the one that came last.
     """
-    found = [s for s in entries if s.entry.kind == "note" and s.entry.name == STATE_NOTE and s.origin == "import"]
+    found = [s for s in entries if is_state_note(s)]
     if not found:
         return None
     return read_note(max(found, key=newness).entry.out)

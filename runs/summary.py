@@ -14,7 +14,7 @@ from typing import Any
 from journals.adapters.base import Evidence
 from runs import acted, consent, damage, decisions, doubles, drift, health, limits, spans, standing, versions
 from runs.consent import began_at, happened_at
-from runs.facts import HeadFacts, Seen, SourceFacts, as_of_now, source_facts
+from runs.facts import HeadFacts, Seen, SourceFacts, as_of_now, is_state_note, source_facts
 from runs.findings import Finding, found, ordered
 from runs.gaps import Gap, gaps, worst
 from runs.states import ENDED, Confidence, RunStatus, Severity, StepStatus, Verdict
@@ -80,7 +80,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     recorded = versions.record(journal.entries)
     approvals = consent.collect(journal, now=now)
     times = standing.times(journal, native=native, status=status)
-    size = sum(s.size for s in journal.entries)
+    own = [s for s in journal.entries if native or not is_state_note(s)]
     used = limits.uses(journal, head.limits, facts, in_flight=ground.in_flight)
     wakes = _Wake(parking.wake_at, times.last, now)
     observed = _observe(journal, judged, ground, open_gaps, recorded, approvals, head, wakes)
@@ -99,8 +99,8 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
         started_at=times.started,
         ended_at=times.ended,
         last_at=times.last,
-        entries=len(journal.entries),
-        bytes=size,
+        entries=len(own),
+        bytes=sum(s.size for s in own),
         steps=_rows(journal, judged),
         current=_current(journal, judged),
         gaps=open_gaps,
