@@ -1,0 +1,27 @@
+"""The HTTP calls of Durable Functions that carry out a decision. `APP` is the function app's host, `KEY` its Durable Task system key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from journals.adapters.controls import Control
+
+
+def _post(call: str) -> tuple[str, ...]:
+    url = f"https://APP/runtime/webhooks/durabletask/instances/{{name}}/{call}"
+    return "curl", "-G", "-X", "POST", "--data-urlencode", "reason={reason}", "--data-urlencode", "code=KEY", url
+
+
+CONTROLS: Final = (
+    Control(
+        action="stop",
+        does="terminates it; an activity that runs is not told, and its late result is dropped",
+        words=_post("terminate"),
+    ),
+    Control(action="release", does="lets a suspended run go on", words=_post("resume")),
+    Control(
+        action="release",
+        does="rewinds a failed run: its failed steps run again, and their records are taken out of its history",
+        words=_post("rewind"),
+    ),
+)
