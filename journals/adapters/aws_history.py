@@ -161,6 +161,9 @@ class History:
         """A step's attempt ended. In a later invocation than it began in, its code ran in both."""
         if op.write and op.open and op.at is not None and op.started_in < self.invocations:
             self.again.append((op, "recovered"))
+            self.crashed = (
+                self.crashed and op.branch != ""
+            )  # the main line was held up in it and can have begun nothing else
 
     def open_ops(self) -> list[Op]:
         return [op for op in self.ops.values() if op.open]

@@ -178,9 +178,13 @@ def _take(kind: str, value: Value, place: tuple[int, str], made: Scanned) -> Non
     made.answers.append(answer)
     if array is not None:
         _list(array, answer, made)
-    for name, member in value.members():
-        if name in ("NextMarker", "NextToken") and member.raw not in (b"null", b'""'):
+    last = None
+    for name, last in value.members():
+        if name in ("NextMarker", "NextToken") and last.raw not in (b"null", b'""'):
             answer.more = True
+    if value.form == "{" and not value.torn and not _ended(value, last):
+        answer.damaged = answer.damaged or "a damaged stretch inside this answer"
+        _resume(value.data, last.end if last else value.start + 1, value.end, answer, made)
     if kind == LISTED and answer.torn:  # what a list says of each execution it says of them all
         made.torn = made.torn or "the file ends inside a list of executions"
     if value.torn and not answer.torn:  # the list is whole, but what says whether a page follows is missing
