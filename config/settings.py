@@ -109,6 +109,12 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# What a run of our own may hold: entries, bytes. From 80 % of it the finding near_limit says so.
+NATIVE_RUN_LIMITS = (
+    ENV.integer("RUN_LIMIT_ENTRIES", 50_000, least=100, most=10_000_000),
+    ENV.integer("RUN_LIMIT_MIB", 64, least=1, most=100_000) << 20,
+)
+
 # A message whose worker died comes back after this time; a running job guards itself by its row.
 CELERY_VISIBILITY_TIMEOUT_S = ENV.integer("CELERY_VISIBILITY_TIMEOUT_S", 900, least=10, most=86_400)
 CELERY_BROKER_URL = ENV.text("CELERY_BROKER_URL", "pgmq://")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -12,12 +13,21 @@ from journals import store
 from journals.adapters import ADAPTERS, NATIVE
 from journals.imports_models import Import, ImportRun
 from journals.imports_report import RunReport, runs_of
+from journals.limits import limits_of
 
 __all__ = ["ImportRow", "SourceRow", "import_rows", "progress", "runs_page", "source_rows"]
 
 PAGE: Final = 50
 RUNS: Final = 100
 CAP: Final = 10_000  # counts beyond it are shown as "10,000+"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitText:
+    """A documented limit of a run: `51,200 events`, and who says so."""
+
+    text: str
+    told_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,7 @@ class SourceRow:
     created_at: datetime
     runs: int  # at most CAP + 1
     evidence: str
+    limits: Sequence[LimitText] = ()
 
     @property
     def runs_text(self) -> str:
@@ -64,8 +75,25 @@ def source_rows() -> list[SourceRow]:
 def _source(name: str, runtime: str, native: bool, created_at: datetime, runs: int) -> SourceRow:
     info = NATIVE if native else ADAPTERS[runtime].INFO if runtime in ADAPTERS else None
     return SourceRow(
-        name, runtime, info.title if info else runtime, native, created_at, runs, info.evidence.note if info else ""
+        name,
+        runtime,
+        info.title if info else runtime,
+        native,
+        created_at,
+        runs,
+        info.evidence.note if info else "",
+        [_limit(told) for told in limits_of(info)],
     )
+
+
+def _limit(told: Mapping[str, Any]) -> LimitText:
+    number, what, unit = int(told["limit"]), str(told["what"]), str(told.get("unit") or "")
+    words = {"bytes": "", "result_bytes": " a result", "message_bytes": " a message"}
+    sized = unit == "bytes" or what.endswith("bytes")
+    mib, rest = divmod(number, 1024 * 1024)
+    amount = f"{number:,} {unit or what}" if not sized else f"{mib:,} MiB" if not rest else f"{number // 1024:,} KiB"
+    named = amount + (words.get(what, f" ({what.replace('_', ' ')})") if sized else "")
+    return LimitText(named, ", ".join(p for p in (str(told.get("source") or ""), str(told.get("as_of") or "")) if p))
 
 
 _IMPORTS: Final = """SELECT i.id, i.state, i.source, i.actor, i.created_at, i.error, count(f.id), min(f.path) FILTER (WHERE f.n = 1),

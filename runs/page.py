@@ -23,7 +23,7 @@ def run_of(head_id: int) -> Run:
 
 
 def part(run: Run, name: str) -> list[dict[str, Any]]:
-    """`gaps`, `findings`, `approvals` or `decisions` of the run's summary."""
+    """`gaps`, `findings`, `limits`, `approvals` or `decisions` of the run's summary."""
     return list((run.summary or {}).get(name) or [])
 
 

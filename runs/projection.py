@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from psycopg.types.json import Jsonb
 
@@ -20,6 +19,7 @@ from journals import store
 from journals.adapters import ADAPTERS, NATIVE
 from journals.adapters.base import AdapterInfo, Evidence
 from journals.cursors import plain_cursor
+from journals.limits import limits_of
 from runs import rows, versions
 from runs.entries import Closed, load, without_collection
 from runs.facts import HeadFacts, Limit
@@ -144,7 +144,7 @@ def summarise(
         wake_at=head.wake_at,
         created_at=head.created_at,
         runtime=head.runtime,
-        limits=_limits(info, native=head.native),
+        limits=_limits(info),
         retirements=retirements or {},
     )
     entries, found = load(head, closed=closed)
@@ -189,21 +189,14 @@ def _info(head: store.HeadRow) -> AdapterInfo | None:
     return adapter.INFO if adapter is not None else None
 
 
-def _limits(info: AdapterInfo | None, *, native: bool) -> tuple[Limit, ...]:
-    if native:
-        entries, size = getattr(settings, "NATIVE_RUN_LIMITS", (50_000, 64 << 20))
-        told = "this installation"
-        return (
-            Limit(what="entries", limit=entries, unit="entries", source=told),
-            Limit(what="bytes", limit=size, unit="bytes", source=told),
-        )
+def _limits(info: AdapterInfo | None) -> tuple[Limit, ...]:
     return tuple(
         Limit(
             what=str(told.get("what", "")), limit=int(told["limit"]), unit=str(told.get("unit", "")),
             source=str(told.get("source", "")), as_of=str(told.get("as_of", "")),
             warn=told["warn"] if isinstance(told.get("warn"), int) else None,
         )
-        for told in (info.limits if info else ())
+        for told in limits_of(info)
         if isinstance(told.get("limit"), int) and told["limit"] > 0
     )  # fmt: skip
 

@@ -268,6 +268,36 @@ def list_page(filters: Filters) -> Page:
     )
 
 
+FULLEST: Final = 3  # runs shown of each source
+
+
+def fullest_in_flight() -> list[dict[str, Any]]:
+    """Of each source the runs in flight that use most of a limit, with their `limits`; at most `FULLEST` each, the fullest first.
+
+    The longest and the largest journals are looked at, and those that are near a limit by any measure.
+    """
+    flight = Run.objects.filter(in_flight=True)
+    ways = (
+        flight.order_by("-entries", "-head_id"),
+        flight.order_by("-bytes", "-head_id"),
+        flight.filter(NEAR_LIMIT).order_by("-head_id"),
+    )
+    rows: dict[str, dict[str, Any]] = {
+        row["key"]: {**row}
+        for way in ways
+        for row in way.values("key", "run", "source", "agent", "summary__limits")[:50]
+    }
+    found = [{**row, "limits": row.pop("summary__limits") or []} for row in rows.values()]
+    by_use = sorted(found, key=lambda row: -max((item.get("share") or 0 for item in row["limits"]), default=0))
+    of_source: dict[str, int] = {}
+    made = []
+    for row in by_use:
+        of_source[row["source"]] = of_source.get(row["source"], 0) + 1
+        if row["limits"] and of_source[row["source"]] <= FULLEST:
+            made.append(row)
+    return made
+
+
 def tag_of(*shown: Any) -> str:
     """A short word that changes when what is shown changes."""
     return hashlib.blake2b(repr(shown).encode(), digest_size=8).hexdigest()

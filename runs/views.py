@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 from journals import store
 from journals.access import has_role
 from journals.errors import UnknownRun
-from runs import causes, guide, matrix, page, projection, queries, sentences
+from runs import causes, guide, limit_words, matrix, page, projection, queries, sentences
 from runs import overview as overviews
 from runs.findings import CODES
 from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
@@ -242,6 +242,7 @@ def _head(run: Run) -> dict[str, Any]:
         "more_gaps": max(len(gaps) - causes.GAPS, 0),
         "cause": causes.cause(run),
         "findings": (findings := page.part(run, "findings")),
+        "limits": limit_words.worded(page.part(run, "limits")),
         "open_findings": any(f.get("severity") == "error" for f in findings),
     }
 

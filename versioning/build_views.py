@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from journals.access import has_role, role_required
+from runs import limit_words
+from runs import queries as run_queries
 from versioning import actions, assessing, live, queries, shown_builds
 from versioning.forms import PolicyForm
 from versioning.models import Build
@@ -67,10 +72,17 @@ def agents(request: HttpRequest) -> HttpResponse:
     """Agents, what happens to their runs when nobody decides, and how many are in flight."""
     context = {
         "rows": queries.agent_rows(now=timezone.now()),
+        "fullest": cache.get_or_set("fullest-in-flight", _fullest, 30),
         "may_decide": has_role(request.user, "operator"),
         "policies": PolicyForm.base_fields["on_mismatch"].choices,  # type: ignore[attr-defined]
     }
     return render(request, "versioning/agents.html", context)
+
+
+def _fullest() -> list[dict[str, Any]]:
+    """Runs in flight, each with the limit of which it uses most."""
+    found = ({**row, "limit": limit_words.fullest(row["limits"])} for row in run_queries.fullest_in_flight())
+    return [row for row in found if row["limit"] is not None]
 
 
 @role_required("operator")
