@@ -131,7 +131,8 @@ class ImportRun(models.Model):
         indexes = [
             models.Index(
                 fields=["head_id"], name="journals_import_run_damaged", condition=Q(healed=False) & ~Q(partial=[])
-            )
+            ),
+            models.Index(fields=["head_id"], name="journals_import_run_conflicts", condition=~Q(conflicts=[])),
         ]
 
     def __str__(self) -> str:

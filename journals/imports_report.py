@@ -9,6 +9,7 @@ from django.db import connection
 
 from journals import ingest, store
 from journals.imports_models import Import, ImportFile, ImportRun
+from journals.imports_writing import conflicts_of
 
 __all__ = ["FileReport", "Report", "RunReport", "exit_code", "report", "runs_of"]
 
@@ -25,6 +26,7 @@ class RunReport(TypedDict):
     new_entries: int
     existing_entries: int
     conflicts: list[int]
+    standing_conflicts: list[int]
     complete: bool
     reason: str
 
@@ -86,7 +88,7 @@ def runs_of(rows: Sequence[ImportRun]) -> list[RunReport]:
     ids = [r.head_id for r in rows]
     heads = _heads(ids)
     states: Mapping[int, tuple[str, bool]] = ingest.status_of(ids) if ingest.status_of else {}
-    damaged = _damaged(ids)
+    damaged, standing = _damaged(ids), conflicts_of(ids)
     made: list[RunReport] = []
     for row in rows:
         key, run, source = heads[row.head_id]
@@ -101,6 +103,7 @@ def runs_of(rows: Sequence[ImportRun]) -> list[RunReport]:
                 new_entries=row.new,
                 existing_entries=row.existing,
                 conflicts=list(row.conflicts),
+                standing_conflicts=sorted(standing.get(row.head_id, set()) - set(row.conflicts)),
                 complete=complete and not reason,
                 reason=reason,
             )

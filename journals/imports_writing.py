@@ -17,9 +17,9 @@ from journals import payloads, store
 from journals.adapters.base import Counted, Item, Line, Note, Partial, Refused, Unread, run_problem
 from journals.adapters.heads import head_of
 from journals.cursors import plain_cursor
-from journals.imports_models import Import, ImportFile, State
+from journals.imports_models import Import, ImportFile, ImportRun, State
 
-__all__ = ["UNREAD_KEPT", "FileSoFar", "Superseded", "TooManyWithoutId", "Writer", "beat", "state_note"]
+__all__ = ["UNREAD_KEPT", "FileSoFar", "Superseded", "TooManyWithoutId", "Writer", "beat", "conflicts_of", "state_note"]
 
 BATCH_LINES: Final = 5_000
 BATCH_BYTES: Final = 8 << 20
@@ -203,6 +203,15 @@ def _count_runs(results: Sequence[tuple[int, store.IngestResult]]) -> None:
                 [r.existing for _, r in results], [Jsonb(r.conflicts) for _, r in results],
             ],
         )  # fmt: skip
+
+
+def conflicts_of(head_ids: Sequence[int]) -> dict[int, set[int]]:
+    """Numbers at which imports have brought more than one content, by head; both stay, so these stand."""
+    made: dict[int, set[int]] = {}
+    rows = ImportRun.objects.filter(head_id__in=head_ids).exclude(conflicts=[])
+    for head_id, numbers in rows.values_list("head_id", "conflicts"):
+        made.setdefault(head_id, set()).update(numbers)
+    return made
 
 
 def _sha(data: bytes) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import json
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from drainboard import wire
 
 from journals import imports_writing, ingest, store
@@ -58,6 +61,12 @@ def told(file: FileReport) -> str:
     return " ".join([file["reason"], *file["notes"]])
 
 
+def shown_entries(key: str) -> int:
+    out = io.StringIO()
+    call_command("show_run", key, json=True, stdout=out)
+    return int(json.loads(out.getvalue())["entries"])
+
+
 def lines_of(key: str) -> list[bytes]:
     """The run's lines as imported, without notes about them."""
     head = store.find(key=key)
@@ -79,8 +88,10 @@ def test_reports_each_damaged_file_and_adds_nothing_the_second_time(name: str, i
     if not counts:
         return
     before = store.find(key=file["runs"][0]["key"]).pos
+    assert shown_entries(file["runs"][0]["key"]) == counts[0], "what people read is the count of the file's entries"
     (again,) = importing({name: data}, source=name)["files"]
     assert [(r["key"], r["new_entries"]) for r in again["runs"]] == [(file["runs"][0]["key"], 0)]
+    assert [(r["conflicts"], r["standing_conflicts"]) for r in again["runs"]] == [([], counts[2])]
     assert store.find(key=file["runs"][0]["key"]).pos == before
 
 

@@ -60,6 +60,8 @@ class Command(BaseCommand):
             )
         for run in file["runs"]:
             conflicts = f", conflicts at {', '.join(map(str, run['conflicts']))}" if run["conflicts"] else ""
+            if run["standing_conflicts"]:
+                conflicts += f", conflicts since before at {', '.join(map(str, run['standing_conflicts']))}"
             self.stdout.write(
                 f"          run {shown(run['run'])}  {run['key']}  {run['status']}: {run['new_entries']} new,"
                 f" {run['existing_entries']} known{conflicts}"
