@@ -109,7 +109,8 @@ def _unrecorded_is_silent(step: Step, number: int) -> bool:
 
 def _seen_silent(step: Step) -> bool:
     """At least one of the silent attempts has an entry; otherwise only a later attempt's number speaks of them."""
-    return any(_no_answer(a, step) for a in step.attempts[:-1]) or bool(step.failures)
+    earlier = step.attempts if step.conflict else step.attempts[:-1]  # two contents of one entry have no order
+    return any(_no_answer(a, step) for a in earlier) or bool(step.failures)
 
 
 def _protected(step: Step) -> bool:

@@ -195,7 +195,7 @@ def _span(value: Value, path: str, record: str, source: Source, told: Read) -> S
 
 
 def _by_attribute(span: Value) -> dict[str, Any]:
-    """The attributes of a span that is too deep to unfold, one by one, so that the others are told."""
+    """The attributes of a span or resource that is too deep to unfold, one by one, so that the others are told."""
     made = []
     for item in _elements(span, ("attributes",)):
         try:
@@ -215,10 +215,11 @@ def _loaded(outer: Value, names: tuple[str, ...]) -> Mapping[str, Any]:
     for name, value in outer.members():
         if name in names and not value.torn:
             try:
-                found, _ = value.load()
+                found, odd = value.load()
             except wire.MalformedLine:
                 return {}
-            return found if isinstance(found, Mapping) else {}
+            found = found if isinstance(found, Mapping) else {}
+            return {**found, **_by_attribute(value)} if "too_deep" in odd else found
     return {}
 
 
