@@ -87,10 +87,16 @@ def _line(span: Span, fields: Mapping[str, Any]) -> Made:
 
 
 def _standard(value: Any) -> Any:
-    try:
-        wire.encode(value)
-    except wire.Ambiguous:
-        return repr(value)
+    """The value with each number that standard JSON does not have (NaN, an infinity) as its text."""
+    if isinstance(value, Mapping):
+        return {k: _standard(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_standard(v) for v in value]
+    if isinstance(value, float):
+        try:
+            wire.encode(value)
+        except wire.Ambiguous:
+            return repr(value)
     return value
 
 
