@@ -137,36 +137,48 @@ def _run(run: str, shots: Sequence[Snapshot], options: Options) -> Iterator[Item
     told = max(states, key=lambda s: moment_key(s.updated), default=None)
     whole = [s for s in shots if s.events is not None]
     if any(s.numbered for s in whole) and not all(s.numbered for s in whole):
-        left = [s for s in whole if not s.numbered]
+        path = next(s.path for s in whole if not s.numbered)
         yield Note(
-            left[0].path,
-            f"run {shown(run)}: its HTTP answer is not read, another form of its history is in the import and says more",
+            path,
+            f"run {shown(run)}: its HTTP answer is not read; another form of its history is in the import and says more",
         )
         whole = [s for s in whole if s.numbered]
+    _share_states(whole, states)
+    histories = [
+        History.of(s, options) for s in sorted(whole, key=lambda s: (moment_key(s.as_of), len(s.events or [])))
+    ]
+    if not histories and told is not None:
+        histories = [History.of(told, options)]
+    if not histories:
+        return
+    for line in _merged(run, histories):
+        yield line.line(run)
+    newest, last = histories[-1], histories[-1].snapshot
+    for history in _shortened(histories):
+        yield _state(run, history.snapshot, state_of(history, history.snapshot, history.snapshot))
+    newer = told is not None and moment_key(told.updated) >= moment_key(last.updated)
+    yield _state(
+        run,
+        last,
+        state_of(newest if last.events is not None else None, last, told if told is not None and newer else last),
+    )
+    yield from _remarks(run, newest)
+
+
+def _share_states(whole: Sequence[Snapshot], states: Sequence[Snapshot]) -> None:
+    """Gives a history that states nothing about its instance the state beside it in the same wrapper, else the newest."""
     for shot in whole:
         if shot.state is None and states:
             beside = [s for s in states if s.path == shot.path and _folder(s) == _folder(shot)]
             shot.state = max(beside or states, key=lambda s: moment_key(s.updated)).state
-    histories = [
-        History.of(s, options) for s in sorted(whole, key=lambda s: (moment_key(s.as_of), len(s.events or [])))
-    ]
-    for line in _merged(run, histories):
-        yield line.line(run)
-    newest = histories[-1] if histories else None
-    last = newest.snapshot if newest else told
-    if last is None:
-        return
-    for history in _shortened(histories):
-        yield _state(run, history.snapshot, state_of(history, history.snapshot, history.snapshot))
-    final = told if told is not None and moment_key(told.updated) >= moment_key(last.updated) else last
-    if newest is None:
-        ending = History.of(last, options)
-        for line in ending.lines:
-            yield line.line(run)
-    yield _state(run, last, state_of(newest, last, final))
-    bad = newest.bad_times if newest else 0
-    if bad:
-        yield Note(last.path, f"run {shown(run)}: {bad} events without a possible time")
+
+
+def _remarks(run: str, newest: History) -> Iterator[Item]:
+    last = newest.snapshot
+    if last.form in ("sql", "table") and last.lost:
+        yield Partial(last.path, "rows of its history are missing, or a row was not read", (run,), "missing_entry")
+    if newest.bad_times:
+        yield Note(last.path, f"run {shown(run)}: {newest.bad_times} events without a possible time")
 
 
 def _folder(shot: Snapshot) -> str:

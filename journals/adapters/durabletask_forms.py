@@ -61,6 +61,7 @@ class Found:
     reasons: list[str] = field(default_factory=list)  # why parts are no journal
     torn: str = ""
     lost: str = ""
+    bytes: int = 0
     wasted: int = 0  # bytes looked at for records that turned out to be damaged
     rows: int = 0  # rows of tables
 
@@ -73,7 +74,7 @@ class Found:
 def find(file: InputFile) -> Found:
     """Everything in the file, in its order."""
     data = file.read()
-    found = Found(file.path, torn=file.cut)
+    found = Found(file.path, torn=file.cut, bytes=len(data))
     count = 0
     for count, document in enumerate(documents(data), 1):
         _document(found, document, count)
@@ -86,12 +87,24 @@ def _document(found: Found, value: Value, number: int) -> None:
     if value.form not in ("{", "["):
         if number == 1:
             found.reasons.append("this is not JSON")
-        _lose(found, value, "not JSON")
+        _stray(found, value)
         return
     if not value.torn and value_end(value.data, value.start) != value.end:
         _lose(found, value, "damaged: not JSON")
         return
     _walk(found, value, LEVELS, f"doc={number}" if number > 1 or value.end < len(value.data.rstrip()) else "")
+
+
+def _stray(found: Found, value: Value) -> None:
+    """A stretch that is no JSON. Behind a history whose brackets close too early, the rest of its events stands in one."""
+    last = found.answers[-1] if found.answers else None
+    first = _EVENT.search(value.data, value.start, value.end) if last is not None and last.events else None
+    if last is None or first is None:
+        _lose(found, value, "not JSON")
+        return
+    _lose(found, Value(value.data, value.start, first.start()), "damaged: not JSON up to the next record")
+    last.lost = True
+    last.events = [*(last.events or []), *_records(found, Value(value.data, first.start() - 1, value.end), last, "")]
 
 
 def _walk(found: Found, value: Value, levels: int, prefix: str) -> None:
@@ -101,7 +114,9 @@ def _walk(found: Found, value: Value, levels: int, prefix: str) -> None:
         if record is not None:
             _stream(found, form_of(record.fields), pointer, top=value.pointer == "").append(record)
     elif shape == "row":
-        _row(found, value, prefix)
+        row = _record(found, value, prefix)
+        if row is not None:
+            _row(found, row)
     elif shape:
         _answer(found, value, shape, pointer, prefix)
     elif not levels:
@@ -146,8 +161,12 @@ def _list(found: Found, value: Value, levels: int, prefix: str) -> None:
             answer.form = form_of(answer.events[0].fields) if answer.events else "export"
             _join(found, answer)
         return
+    if shape_of(first) == "row":
+        for record in _records(found, value, None, prefix):
+            _row(found, record)
+        return
     before, others = found.size, len(found.others)
-    for element in _elements(found, value, None):
+    for element in _elements(found, value):
         _walk(found, element, levels - 1, prefix)
     if found.size == before:
         found.others[others:] = [prefix + value.pointer or "/"]
@@ -208,23 +227,15 @@ def _answer(found: Found, value: Value, shape: str, pointer: str, prefix: str) -
 
 
 def _events(found: Found, answer: Answer, value: Value, prefix: str) -> None:
-    for element in _elements(found, value, answer):
-        record = _record(found, element, prefix)
-        if record is None:
-            answer.lost = True
-        elif answer.events is not None:
-            answer.events.append(record)
+    answer.events = [*(answer.events or []), *_records(found, value, answer, prefix)]
 
 
 def _record(found: Found, value: Value, prefix: str) -> Record | None:
-    try:
-        got, odd = value.load()
-    except wire.MalformedLine:
-        got, odd = None, ()
-    if isinstance(got, dict):
-        return Record(snake(got), prefix + value.pointer, tuple(o for o in odd if ":" not in o))
-    _lose(found, value, "damaged: this record is not JSON" if not value.torn else "the file ends inside this record")
-    return None
+    got = _loaded(value)
+    if got is None:
+        _lose(found, value, "the file ends inside this record" if value.torn else "damaged: this record is not JSON")
+        return None
+    return Record(snake(got[0]), prefix + value.pointer, got[1])
 
 
 def _load(found: Found, value: Value, answer: Answer) -> Any:
@@ -237,10 +248,7 @@ def _load(found: Found, value: Value, answer: Answer) -> Any:
         return wire.MISSING
 
 
-def _row(found: Found, value: Value, prefix: str) -> None:
-    record = _record(found, value, prefix)
-    if record is None:
-        return
+def _row(found: Found, record: Record) -> None:
     fields = record.fields
     found.rows += 1
     if "payload_id" in fields and "event_type" not in fields and "text" in fields:
@@ -259,33 +267,56 @@ def _row(found: Found, value: Value, prefix: str) -> None:
         found.answers.append(answer)
 
 
-def _elements(found: Found, value: Value, answer: Answer | None) -> Iterator[Value]:
-    """The elements of a list. Behind a damaged one the next that begins like a record is looked for."""
-    data, at, n = value.data, value.start + 1, 0
+def _elements(found: Found, value: Value) -> Iterator[Value]:
+    """The elements of a list that is no history, as far as its brackets match."""
+    end = value.start + 1
+    for element in value.elements():
+        yield element
+        end = element.end
+    gap = _BETWEEN.match(value.data, end, value.end)
+    if not value.torn and gap and value.data[gap.end() : gap.end() + 1] != b"]":
+        _lose(found, Value(value.data, gap.end(), value.end, value.pointer), "damaged: not JSON")
+
+
+def _records(found: Found, value: Value, answer: Answer | None, prefix: str) -> Iterator[Record]:
+    """The records of a list. Behind a damaged one, or inside one that swallowed others, the next is looked for."""
+    data, at, n = value.data, value.start + 1, -1
     while True:
         gap = _BETWEEN.match(data, at, value.end)
-        at = gap.end() if gap else at
+        at, n = gap.end() if gap else at, n + 1
         if data[at : at + 1] == b"]" and at < value.end:
             if answer is not None:
                 answer.closed = at + 1
             return
         end = value_end(data, at, value.end) if at < value.end else -1
-        if end >= 0:
-            yield Value(data, at, end, f"{value.pointer}/{n}")
-            at, n = end, n + 1
+        got = _loaded(Value(data, at, end)) if end >= 0 else None
+        if got is not None:
+            yield Record(snake(got[0]), f"{prefix}{value.pointer}/{n}", got[1])
+            at = end
             continue
-        again = _EVENT.search(data, at + 1, value.end) if at < value.end and _worth(found, value, at) else None
-        here = Value(
-            data, at, again.start() if again else value.end, f"{value.pointer}/{n}", again is None and value.torn
+        again = _EVENT.search(data, at + 1, value.end) if at < value.end and _worth(found, value.end - at) else None
+        stop = min(p for p in (again.start() if again else value.end, end if end >= 0 else value.end))
+        torn = stop == value.end and value.torn
+        _lose(
+            found,
+            Value(data, at, stop, "", torn),
+            "the file ends inside this record" if torn else "damaged: this record is not JSON",
         )
-        _lose(found, here, "the file ends inside this record" if here.torn else "damaged: this record does not end")
-        if again is None:
-            if value.torn:
-                found.torn = found.torn or "the file ends inside this list"
+        if stop == value.end and end < 0:
+            found.torn = found.torn or ("the file ends inside this list" if value.torn else "")
             return
         if answer is not None:
             answer.lost = True
-        at, n = again.start(), n + 1
+        at = stop
+
+
+def _loaded(value: Value) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """An object and its oddities; None for what is none."""
+    try:
+        got, odd = value.load()
+    except wire.MalformedLine:
+        return None
+    return (got, tuple(o for o in odd if ":" not in o)) if isinstance(got, dict) else None
 
 
 class _Tail(Value):
@@ -308,10 +339,10 @@ def _members(value: Value, answer: Answer) -> Iterator[tuple[str, Value]]:
         yield from _Tail(value.data, start, value.end, value.pointer, True).members()
 
 
-def _worth(found: Found, value: Value, at: int) -> bool:
+def _worth(found: Found, size: int) -> bool:
     """Whether to look behind a damaged record once more; bounded, because openings without ends cost a look at all the rest."""
-    found.wasted += value.end - at
-    return found.wasted <= 8 * len(value.data) + 1_000_000
+    found.wasted += size
+    return found.wasted <= 8 * found.bytes + 1_000_000
 
 
 def _lose(found: Found, value: Value, reason: str) -> None:

@@ -51,7 +51,7 @@ _BLOB: Final = "blob:v1:"  # the SDKs' reference to a payload in a blob store
 
 def snake(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The same fields under names with underscores: `EventId`, `eventId` and `event_id` are one."""
-    return {_HUMP.sub("_", name).lower().strip("_"): value for name, value in fields.items()}
+    return {_HUMP.sub("_", name).lower(): value for name, value in fields.items()}
 
 
 def stored(value: Any, *, structured: bool = False) -> tuple[Any, tuple[str, ...]]:
