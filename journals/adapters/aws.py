@@ -6,7 +6,6 @@ A run is the execution's ARN; an entry's id is its event id. `docs/adapters-aws.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,21 +15,20 @@ from drainboard import wire
 from journals.adapters import aws_scan as scan
 from journals.adapters.aws_controls import CONTROLS
 from journals.adapters.aws_events import line_of
+from journals.adapters.aws_files import FileRead, close
 from journals.adapters.aws_history import History
 from journals.adapters.aws_operations import events_of
 from journals.adapters.aws_runs import UNNAMED, Described, Joined, Snapshot, join, newest
 from journals.adapters.aws_state import state_line, state_of
+from journals.adapters.aws_values import text_of, utc
 from journals.adapters.base import (
     AdapterInfo,
-    Counted,
     Evidence,
     InputFile,
     Item,
     Line,
-    Note,
     Options,
     Partial,
-    Refused,
     Unread,
     shown,
 )
@@ -92,22 +90,6 @@ def _sniff(head: bytes) -> float:
 
 
 @dataclass(slots=True)
-class _File:
-    """How one file comes out."""
-
-    scanned: scan.Scanned
-    lines: int = 0
-    repeats: int = 0  # records that stand elsewhere in the import with the same content
-    bare: int = 0  # records without their data, of which another answer has the data
-    runs: list[str] = field(default_factory=list)
-    used: list[str] = field(default_factory=list)  # runs that took facts out of this file
-    notes: list[str] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-    unread: list[Unread] = field(default_factory=list)
-    losses: list[Partial] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Told:
     """Lines of one run that were given out, so that several snapshots give each record once."""
 
@@ -117,7 +99,7 @@ class _Told:
 
 def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     """The runs of all files, each with its `runtime.state` at its end."""
-    opened = {file.path: _File(scan.scan(file)) for file in files}
+    opened = {file.path: FileRead(scan.scan(file)) for file in files}
     joined = join([answer for one in opened.values() for answer in one.scanned.answers])
     for answer in joined.unnamed:
         opened[answer.path].unread.append(answer.value.unread(answer.path, UNNAMED))
@@ -135,15 +117,18 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
             one.notes.append(
                 f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}"
             )
-        yield from _close(one)
+        yield from close(one, INFO.how_to_export)
 
 
-def _run(arn: str, joined: Joined, opened: Mapping[str, _File], options: Options) -> Iterator[Item]:
+def _run(arn: str, joined: Joined, opened: Mapping[str, FileRead], options: Options) -> Iterator[Item]:
     """One run: its snapshots from the oldest to the newest; without any, what is said of it."""
     described, told = joined.described.get(arn, []), _Told()
     snapshots = joined.snapshots.get(arn, [])
     full = [s for s in snapshots if not s.operations]
     states: set[bytes] = set()
+    found = newest(described)
+    if found is not None and not any(_begins(s) for s in full or snapshots):
+        yield _begun(found, opened, options)
     for snapshot in sorted(full or snapshots, key=lambda s: not _has_data(s)):
         yield from _snapshot(snapshot, newest(described), opened, options, told)
     for snapshot in full or snapshots:
@@ -156,6 +141,34 @@ def _run(arn: str, joined: Joined, opened: Mapping[str, _File], options: Options
         yield from _description(arn, described, opened, options)
     for found in described:
         opened[found.answer.path].used.append(arn)
+
+
+def _begins(snapshot: Snapshot) -> bool:
+    """Whether the beginning of the execution is in the snapshot."""
+    return any(
+        text(r.fields, "EventType") == "ExecutionStarted" or text(r.fields, "Type") == "EXECUTION"
+        for _, r in snapshot.records()
+    )
+
+
+def _begun(found: Described, opened: Mapping[str, FileRead], options: Options) -> Line:
+    """The start of a run whose first event is not here, as the description tells it: whose run it is, and since when."""
+    given = text(found.fields, "InputPayload")
+    line = {
+        "run": found.arn,
+        "id": "listed" if found.listed else "described",
+        "at": utc(found.fields.get("StartTimestamp")),
+        "kind": "run.started",
+        **_facts(found, options),
+        "execution": text(found.fields, "DurableExecutionName"),
+        "in": text_of(given).value if given is not None else None,
+    }
+    one = opened[found.answer.path]
+    one.lines += 1
+    if found.arn not in one.runs:
+        one.runs.append(found.arn)
+    raw = wire.dump({k: v for k, v in line.items() if v is not None and v != {}})
+    return Line(found.arn, raw, found.answer.prefix + found.record.pointer, found.answer.path)
 
 
 def _has_data(snapshot: Snapshot) -> bool:
@@ -171,7 +184,7 @@ def _has_data(snapshot: Snapshot) -> bool:
 
 
 def _events(
-    snapshot: Snapshot, opened: Mapping[str, _File]
+    snapshot: Snapshot, opened: Mapping[str, FileRead]
 ) -> Iterator[tuple[scan.Answer, scan.Record, Mapping[str, Any]]]:
     """The events of a snapshot; records that are none are named as unread."""
     for answer, record in snapshot.records():
@@ -210,7 +223,7 @@ def _facts(described: Described | None, options: Options) -> dict[str, Any]:
 def _snapshot(
     snapshot: Snapshot,
     described: Described | None,
-    opened: Mapping[str, _File],
+    opened: Mapping[str, FileRead],
     options: Options,
     told: _Told,
 ) -> Iterator[Line]:
@@ -246,12 +259,12 @@ def _without_data(raw: bytes) -> Mapping[str, Any]:
     return {**{k: v for k, v in line.items() if k not in _OF_DATA}, "aws": rest}
 
 
-def _state(snapshot: Snapshot, opened: Mapping[str, _File], options: Options, given: set[bytes]) -> Iterator[Line]:
+def _state(snapshot: Snapshot, opened: Mapping[str, FileRead], options: Options, given: set[bytes]) -> Iterator[Line]:
     """The note of one snapshot; equal notes are given once."""
     run = History(run=snapshot.arn, mapping=options.mapping)
     facts = _facts(snapshot.described, options)
     ids = []
-    for _, _, event in _events(snapshot, {a.path: _File(opened[a.path].scanned) for a in snapshot.answers}):
+    for _, _, event in _events(snapshot, {a.path: FileRead(opened[a.path].scanned) for a in snapshot.answers}):
         line_of(run, event, facts)
         ids.append(text(event, "_id") or str(integer(event, "EventId")))
     held = _held(snapshot, run, ids)
@@ -288,7 +301,7 @@ def _ranges(numbers: set[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in made)
 
 
-def _missing(snapshot: Snapshot, run: History, opened: Mapping[str, _File]) -> tuple[str, bool]:
+def _missing(snapshot: Snapshot, run: History, opened: Mapping[str, FileRead]) -> tuple[str, bool]:
     """Why records are missing, and whether a file is damaged; each reason is told of its file too."""
     reasons = [(a.path, a.damaged, "torn_tail" if a.torn else "missing_entry") for a in snapshot.answers if a.damaged]
     damaged = bool(reasons)
@@ -314,7 +327,7 @@ def _pages(snapshot: Snapshot, run: History) -> list[tuple[str, str, str]]:
 
 
 def _description(
-    arn: str, described: Sequence[Described], opened: Mapping[str, _File], options: Options
+    arn: str, described: Sequence[Described], opened: Mapping[str, FileRead], options: Options
 ) -> Iterator[Line]:
     """A run of which only the status is known."""
     found = newest(described)
@@ -322,58 +335,12 @@ def _description(
         return
     one = opened[found.answer.path]
     run = History(run=arn, mapping=options.mapping)
-    out = state_of(run, found, {"form": "description", "whole": False, "seqs": ""}, one.scanned.torn, damaged=bool(one.scanned.torn))
+    out = state_of(
+        run,
+        found,
+        {"form": "description", "whole": False, "seqs": ""},
+        one.scanned.torn,
+        damaged=bool(one.scanned.torn),
+    )
     one.lines += 1
-    one.runs.append(arn)
     yield Line(arn, state_line(arn, out), found.answer.prefix + found.record.pointer, found.answer.path)
-
-
-def _close(one: _File) -> Iterator[Item]:
-    """What is said of a file as a whole, after its lines."""
-    path, scanned = one.scanned.path, one.scanned
-    unread = [*scanned.unread, *one.unread]
-    if not one.lines and not one.repeats and not one.bare and not one.used and not one.skipped:
-        yield Refused(path, _why_not(one))
-        return
-    for told in [*one.notes, *_accounts(one)]:
-        yield Note(path, told)
-    yield from unread
-    losses = list(one.losses)
-    if scanned.torn:
-        losses.append(Partial(path, scanned.torn))
-    if scanned.broken and not losses:
-        losses.append(Partial(path, scanned.broken, code="missing_entry"))
-    if unread and not losses:
-        losses.append(Partial(path, "records of it were not read", code="missing_entry"))
-    yield from dict.fromkeys(losses)
-    yield Counted(path, one.lines + len(unread))
-
-
-def _accounts(one: _File) -> Iterator[str]:
-    """Where records went that became no line of their own."""
-    if one.repeats:
-        yield f"{one.repeats} records stand more than once in this import with the same content; each is one entry"
-    if one.bare:
-        yield f"{one.bare} records are here without their data, and with it in another answer of this import; that one was read"
-    for what, n in one.skipped.items():
-        yield f"{n} {what}, not read"
-    if one.used:
-        runs = list(dict.fromkeys(one.used))
-        yield f"facts about {', '.join(runs[:3])}{f' and {len(runs) - 3} more' if len(runs) > 3 else ''}"
-    if others := one.scanned.others:
-        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-        yield f"no answers of Lambda and not read: {', '.join(shown(o, 60) for o in others[:8])}{more}"
-
-
-def _why_not(one: _File) -> str:
-    """Why nothing of a file was taken, and what to export instead."""
-    head = one.scanned.file.head(65_536)
-    if not head.strip():
-        return "empty file"
-    if one.unread:
-        return one.unread[0].reason
-    if one.scanned.answers:
-        return "an answer of Lambda's durable execution API without any record in it"
-    if b'"DurableExecutionArn"' in head or b'"EventType"' in head:
-        return f"it describes or mentions durable executions and holds no answer of the API. Export with: {INFO.how_to_export}"
-    return f"no answer of Lambda's durable execution API. Export with: {INFO.how_to_export}"

@@ -20,7 +20,7 @@ def test_a_file_torn_anywhere_keeps_what_is_whole_and_ends_no_run(name: str) -> 
     lines = set(read((name, whole)).raws)
     for cut in random.Random(7).sample(range(1, len(whole)), 80):
         made = read((name, whole[:cut]))
-        assert set(made.raws) <= lines
+        assert {raw for raw in made.raws if b'"id":"described"' not in raw} <= lines
         if made.of(Refused):
             continue
         if whole[:cut].strip() != whole.strip():

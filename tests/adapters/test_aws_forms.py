@@ -108,6 +108,7 @@ def test_a_list_tells_only_where_runs_stand() -> None:
     assert {r: made.state(r)["status"] for r in made.runs} == {ARN: "running", "x/y": "failed"}
     assert all("only the execution's status" in made.state(r)["partial"] for r in made.runs)
     assert not any(made.state(r)["complete"] or "pending" in made.state(r) for r in made.runs)
+    assert (made.entry("listed")["agent"], made.entry("listed")["at"]) == ("refund", "2027-01-15T08:00:00Z")
     assert ["DurableExecutionArn" in u.reason for u in made.of(Unread)] == [True]
 
 
