@@ -198,7 +198,7 @@ def any_value(given: Any) -> Any:
         return {"base64": value}
     inner = value.get("values") if isinstance(value, Mapping) else None
     if form == "array_value":
-        return [any_value(v) for v in inner] if isinstance(inner, list) else []
+        return [any_value(v) for v in inner] if isinstance(inner, list) else inner or []
     if form == "kvlist_value":
-        return attributes_of(inner)
+        return attributes_of(inner) if isinstance(inner, list) else inner or {}
     return given

@@ -140,7 +140,7 @@ def test_values_that_json_readers_stumble_over() -> None:
     told = made[1]["otel"]["attributes"]
     assert told["big"] == "123456789012345678901234567890"
     assert len(told["text"]) == 1_000_002
-    assert isinstance(told["deep"], str)
+    assert told["deep"].count("arrayValue") == 1_999
 
 
 def test_a_file_of_ours_or_of_another_runtime_is_not_taken() -> None:
