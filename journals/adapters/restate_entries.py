@@ -7,13 +7,13 @@ protobuf), else `entry_json`, where they are arrays of byte numbers. Of journal 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from drainboard import wire
 
-from journals.adapters.jsonscan import loose
 from journals.adapters.protobuf import MalformedProtobuf, Message
 from journals.adapters.restate_rows import Row
 from journals.adapters.values import flag, integer, text
@@ -95,7 +95,8 @@ def entry_of(row: Row) -> Entry:
     )
     _from_lite(made, _json(fields.get("entry_lite_json")))
     _from_raw(made, fields.get("raw"))
-    _from_json(made, _json(fields.get("entry_json")))
+    if made.unread or not fields.get("raw"):
+        _from_json(made, _json(fields.get("entry_json")))
     _from_columns(made)
     return made
 
@@ -120,8 +121,8 @@ def payload(data: bytes) -> tuple[Any, bool]:
 def _json(text_of: Any) -> Mapping[str, Any]:
     if isinstance(text_of, str):
         try:
-            text_of = loose(text_of.encode("utf-8", "surrogatepass"))[0]
-        except wire.MalformedLine:
+            text_of = json.loads(text_of)
+        except (ValueError, RecursionError):
             return {}
     return text_of if isinstance(text_of, Mapping) else {}
 
@@ -250,7 +251,7 @@ def _from_json(e: Entry, whole: Mapping[str, Any]) -> None:
         told = _inner(told, e.type)
         e.completion = e.completion if e.completion is not None else _first(told, "completion_id")
     e.child = e.child or text(told, "invocation_id") or ""
-    if e.row.fields.get("raw") or e.value is not wire.MISSING or e.failure is not None:
+    if e.value is not wire.MISSING or e.failure is not None:
         return
     result = told.get("result", told.get("value", told.get("payload")))
     failed = _inner(result, "Failure")

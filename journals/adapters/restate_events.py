@@ -5,6 +5,7 @@ An error is a step's own only where the event names the step; all others ended a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,8 +23,9 @@ def event_title(event: Event) -> str:
     return " ".join(part for part in (event.type, event.code, f"({words})" if words else "") if part)
 
 
-def event_lines(snapshot: Snapshot, event: Event) -> Iterator[Line]:
-    """An event as it is told; the error of a step besides, where the event names the step that failed."""
+def event_lines(snapshot: Snapshot, event: Event, tried: Counter[int]) -> Iterator[Line]:
+    """An event as it is told; the error of a step besides, where the event names the step that failed. `tried` counts those by
+    the step's index; events come in order."""
     failed = event.told if event.message else event.told.get("last_failure")
     failed = failed if isinstance(failed, Mapping) else {}
     ident = f"event:{event.after}:{event.at or ''}:{digest(event.told)}"
@@ -47,7 +49,9 @@ def event_lines(snapshot: Snapshot, event: Event) -> Iterator[Line]:
     yield line(snapshot, event.row, record_of(event.row), made)
     step = failed_step(snapshot, event)
     if step is not None:
-        yield line(snapshot, event.row, f"{record_of(event.row)}#step", {**made, **_tried(snapshot, event, step)})
+        tried[step.index] += 1
+        failed_try = _tried(snapshot, step, tried[step.index])
+        yield line(snapshot, event.row, f"{record_of(event.row)}#step", {**made, **failed_try, "id": f"{ident}:step"})
     if event.code == MISMATCH:
         yield mismatch_note(snapshot, event.row, _related(event), at=event.at, seq=event.after or None)
 
@@ -71,21 +75,14 @@ def failed_step(snapshot: Snapshot, event: Event) -> Entry | None:
 
 def command_at(snapshot: Snapshot, number: int) -> Entry | None:
     """The command of this number, from 0; None when entries before it are not here, so that counting would go wrong."""
-    found: list[Entry] = []
-    for entry in snapshot.entries:
-        if entry.command and not (found and found[-1].index == entry.index):
-            found.append(entry)
-    if not 0 <= number < len(found):
+    if not 0 <= number < len(snapshot.commands):
         return None
-    have = {e.index for e in snapshot.entries}
-    return found[number] if have.issuperset(range(found[number].index + 1)) else None
+    found = snapshot.commands[number]
+    return found if found.index < snapshot.first_hole else None
 
 
-def _tried(snapshot: Snapshot, event: Event, step: Entry) -> Fields:
-    before = [e for e in snapshot.events if failed_step(snapshot, e) is step]
-    number = next(i for i, e in enumerate(before, 1) if e is event)
+def _tried(snapshot: Snapshot, step: Entry, number: int) -> Fields:
     return {
-        "id": f"event:{event.after}:{event.at or ''}:{digest(event.told)}:step",
         "kind": "tool.error",
         "name": step.name,
         "step": snapshot.numbers.get(step.index),
@@ -128,7 +125,7 @@ def invocation_lines(snapshot: Snapshot, row: Row) -> Iterator[Line]:
         told = {k: fields.get(f"last_failure_related_command_{k}") for k in ("index", "name", "type")}
         yield mismatch_note(snapshot, row, told)
     ended = any(e.command and e.type == "Output" for e in snapshot.entries)
-    if snapshot.word == "completed" and not ended:
+    if snapshot.word == "completed" and not ended and (snapshot.whole or not (snapshot.entries or snapshot.cut)):
         status, reason = ending(fields)
         made: Fields = {
             "id": f"end:{text(fields, 'completed_at') or ''}",

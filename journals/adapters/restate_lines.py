@@ -6,6 +6,7 @@ row gives the same line in every later export. `seq` is Restate's own `index`; t
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -29,15 +30,16 @@ def lines_of(snapshot: Snapshot, options: Options) -> Iterator[Line]:
     started = next((e for e in snapshot.commands if e.type == "Input"), None)
     if snapshot.invocation is not None or started is not None:
         yield _started(snapshot, started, options)
-    events = list(snapshot.events)
+    events = deque(snapshot.events)
     asked: set[int] = set()
+    tried: Counter[int] = Counter()
     for entry in snapshot.entries:
         while events and events[0].after < entry.index:
-            yield from event_lines(snapshot, events.pop(0))
+            yield from event_lines(snapshot, events.popleft(), tried)
         if entry.type != "Input":
             yield from _entry(snapshot, entry, asked, options)
     for event in events:
-        yield from event_lines(snapshot, event)
+        yield from event_lines(snapshot, event, tried)
     for index in waited_awakeables(snapshot):
         if index not in asked and snapshot.invocation is not None:
             asked.add(index)

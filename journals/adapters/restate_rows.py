@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,9 +24,9 @@ DEPLOYMENT, SERVICE, STATE, PROMISE = "sys_deployment", "sys_service", "state", 
 RUN_TABLES: Final = (INVOCATION, JOURNAL, EVENTS)
 
 _MARKS: Final = frozenset(("captured_at", INVOCATION, JOURNAL))
-_LEVELS: Final = 8  # of objects and arrays around a row
+_LEVELS: Final = 6  # of objects and arrays around a row
 _ROW_START: Final = re.compile(rb'\{\s*"(?:partition_key|id|index|name|service_name|after_journal_entry_index)"\s*:')
-_TRIES: Final = 64  # false starts behind a damaged stretch; each may cost a look at the rest of the file
+_TRIES: Final = 16  # false starts behind a damaged stretch; each may cost a look at the rest of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +161,30 @@ class _Scan:
             self._array(value, scope, level)
 
     def _object(self, value: Value, scope: str, level: int) -> None:
+        starts = bool(_ROW_START.match(self.data, value.start))
+        if starts and not value.torn and self._is_row(value, scope):
+            return
         members = list(value.members())
         names = [name for name, _ in members]
         table = table_of(names)
         if table and not value.torn:
-            self._row(table, value, scope)
-            return
-        if table or (value.torn and _ROW_START.match(self.data, value.start)):
+            self._row(table, value, scope, _fields(value))
+        elif table or (value.torn and starts):
             self._hop(value.start, value.end, scope)
-            return
-        if not scope and _MARKS & set(names):
+        else:
+            self._wrapper(value, members, scope, level)
+
+    def _is_row(self, value: Value, scope: str) -> bool:
+        """Takes the object if it is a row, without walking its members."""
+        fields = _fields(value)
+        table = table_of(fields or ())
+        if table:
+            self._row(table, value, scope, fields)
+        return bool(table)
+
+    def _wrapper(self, value: Value, members: Sequence[tuple[str, Value]], scope: str, level: int) -> None:
+        """An object around rows. One that names a table, or says when it was captured, begins a snapshot."""
+        if not scope and _MARKS & {name for name, _ in members}:
             scope = f"{self.part.path}#{self.prefix}{value.pointer}"
         for name, member in members:
             if name == "captured_at" and member.form == '"' and not member.torn:
@@ -213,7 +227,7 @@ class _Scan:
                 at, tries = found.start() + 1 if end < 0 else end, tries + 1
                 continue
             self._gap(lost, found.start())
-            self._row(table, value, scope)
+            self._row(table, value, scope, _fields(value))
             at = lost = end
         self._gap(lost, limit)
 
@@ -231,12 +245,8 @@ class _Scan:
         else:
             self.damage.append(f"a damaged stretch at byte {start}")
 
-    def _row(self, table: str, value: Value, scope: str) -> None:
-        try:
-            fields, _ = value.load()
-        except wire.MalformedLine:
-            fields = None
-        if not isinstance(fields, Mapping):
+    def _row(self, table: str, value: Value, scope: str, fields: Mapping[str, Any] | None) -> None:
+        if fields is None:
             self.part.unread.append(self._unread(value.start, value.end, f"a row of {table} that is no JSON"))
             self.damage.append(f"a row of {table} was not read")
             return
@@ -260,6 +270,10 @@ class _Scan:
         return self._line
 
 
-def of_table(rows: Iterable[Row], *tables: str) -> Iterator[Row]:
-    """The rows of these tables, in order."""
-    return (row for row in rows if row.table in tables)
+def _fields(value: Value) -> Mapping[str, Any] | None:
+    """The columns of a row; None when it is no JSON object."""
+    try:
+        found, _ = value.load()
+    except wire.MalformedLine:
+        return None
+    return found if isinstance(found, Mapping) else None

@@ -69,7 +69,10 @@ class Snapshot:
     events: list[Event] = field(default_factory=list)
     deployments: dict[str, dict[str, Any]] = field(default_factory=dict)
     cut: bool = False  # a file of the export is damaged
+    first_hole: int = 0  # the lowest index that is not here
     numbers: dict[int, int] = field(default_factory=dict)  # index of a command -> its step number
+    commands: list[Entry] = field(default_factory=list)  # by index, of each index the first
+    answered: dict[int | None, Entry] = field(default_factory=dict)  # by completion id, the notification of its result
     by_completion: dict[int, Entry] = field(default_factory=dict)  # the commands, by the id of their result
     by_given: dict[int, Entry] = field(default_factory=dict)  # the calls, by the id of the invocation's id
 
@@ -102,10 +105,6 @@ class Snapshot:
         return dense and not self.cut and (self.size is None or len(have) >= self.size)
 
     @property
-    def commands(self) -> list[Entry]:
-        return [e for e in self.entries if e.command]
-
-    @property
     def deployment(self) -> dict[str, Any]:
         return self.deployments.get(text(self.fields, "pinned_deployment_id") or "", {})
 
@@ -114,10 +113,6 @@ class Snapshot:
         if completion is None:
             return None
         return (self.by_given if given else self.by_completion).get(completion)
-
-    def answers(self) -> dict[int, Entry]:
-        """By completion id, the notification that carries a result."""
-        return {e.completion: e for e in self.entries if e.notification and e.completion is not None}
 
     def as_of(self) -> str | None:
         """The newest time among the run's own rows; planned times are none."""
@@ -177,12 +172,7 @@ def snapshots(parts: Sequence[Part]) -> dict[str, list[Snapshot]]:
         snapshot.deployments = facts.get(snapshot.scope) or facts.get(_folder(snapshot)) or facts.get("", {})
         snapshot.entries.sort(key=lambda e: (e.index, e.row.order))
         snapshot.events.sort(key=lambda e: (e.after, e.at or "", e.row.order))
-        snapshot.numbers = _numbers(snapshot)
-        for entry in snapshot.commands:
-            if entry.completion is not None:
-                snapshot.by_completion.setdefault(entry.completion, entry)
-            if entry.given is not None:
-                snapshot.by_given.setdefault(entry.given, entry)
+        _index(snapshot)
         runs.setdefault(snapshot.run, []).append(snapshot)
     for said in runs.values():
         said.sort(key=_newness)
@@ -235,13 +225,23 @@ def _modified(row: Row) -> float:
     return at.timestamp() if at else 0.0
 
 
-def _numbers(snapshot: Snapshot) -> dict[int, int]:
-    """Step numbers: the commands that are steps, counted in the order of the journal."""
-    made: dict[int, int] = {}
-    for entry in snapshot.commands:
-        if entry.type in STEPS and entry.index not in made:
-            made[entry.index] = len(made) + 1
-    return made
+def _index(snapshot: Snapshot) -> None:
+    """Finds the commands, their step numbers (those that are steps, counted in the order of the journal), and what answers them."""
+    for entry in snapshot.entries:
+        snapshot.first_hole += entry.index == snapshot.first_hole
+        if entry.notification:
+            if entry.completion is not None:
+                snapshot.answered[entry.completion] = entry
+            continue
+        if snapshot.commands and snapshot.commands[-1].index == entry.index:
+            continue
+        snapshot.commands.append(entry)
+        if entry.type in STEPS:
+            snapshot.numbers[entry.index] = len(snapshot.numbers) + 1
+        if entry.completion is not None:
+            snapshot.by_completion.setdefault(entry.completion, entry)
+        if entry.given is not None:
+            snapshot.by_given.setdefault(entry.given, entry)
 
 
 def _deployments(parts: Sequence[Part]) -> dict[str, dict[str, dict[str, Any]]]:

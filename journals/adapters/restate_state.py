@@ -6,7 +6,7 @@ execution leaves no record, at most an event; `doubles` names the writes that we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from journals.adapters.names import kind_of
@@ -30,6 +30,9 @@ from journals.adapters.restate_trouble import mismatch_of, stranded_of, stuck_of
 from journals.adapters.restate_versions import deployment_facts
 from journals.adapters.values import integer, text, utc
 
+Failed = tuple[Event, list[Entry]]
+"""An error of an execution, and the Runs that may have been under way then."""
+
 _STATUS: Final = {"scheduled": "parked", "suspended": "parked", "paused": "held"}
 
 
@@ -39,6 +42,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
     stuck = stuck_of(snapshot)
     pinned = text(fields, "pinned_deployment_id")
     over = word == "completed"
+    failed = _failed(snapshot)
     made: Fields = {
         "runtime_status": word,
         "status": _status(snapshot, stuck),
@@ -55,9 +59,9 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
         "tries": integer(fields, "retry_count"),
         "next_retry_at": text(fields, "next_retry_at"),
         "last_failure": text(fields, "last_failure"),
-        "lost_executions": list(_lost(snapshot, mapping)),
+        "lost_executions": list(_lost(snapshot, failed)),
         "tries_recorded": False,
-        "doubles": _doubles(snapshot, mapping),
+        "doubles": _doubles(snapshot, mapping, failed),
         "forked_from": text(fields, "restarted_from"),
         "copied": _copied(snapshot),
         "parent": text(fields, "invoked_by_id"),
@@ -72,7 +76,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
         made["last_step"] = len(snapshot.numbers)
     if snapshot.invocation is not None:
         made["waiting"] = list(_waiting(snapshot)) if word in IN_FLIGHT else []
-        made["pending"] = list(_pending(snapshot, mapping))
+        made["pending"] = list(_pending(snapshot, mapping, failed))
     waited = next((w for w in made.get("waiting", ()) if "awakeable" in w), None)
     made["awakeable"] = waited["awakeable"] if waited else None
     keep = ("pending", "waiting", "doubles")
@@ -84,7 +88,7 @@ def _status(snapshot: Snapshot, stuck: Mapping[str, Any] | None) -> str | None:
     if snapshot.invocation is None or not word:
         return None
     if word == "completed":
-        return ending(snapshot.fields)[0]
+        return "unknown" if snapshot.cut else ending(snapshot.fields)[0]  # a torn file shows no finished run
     if stuck:
         return "stuck"
     return _STATUS.get(word, "running") if word in IN_FLIGHT else "unknown"
@@ -95,7 +99,6 @@ def _status(snapshot: Snapshot, stuck: Mapping[str, Any] | None) -> str | None:
 
 def open_commands(snapshot: Snapshot) -> list[Entry]:
     """Commands whose result has no notification of their completion id, in the order of the journal."""
-    answered = snapshot.answers()
     found: dict[int, Entry] = {}
     for entry in snapshot.commands:
         needs = entry.type in (
@@ -107,13 +110,15 @@ def open_commands(snapshot: Snapshot) -> list[Entry]:
             "GetInvocationOutput",
             "Awakeable",
         )
-        done = entry.done or (not entry.v1 and entry.completion in answered) or (entry.v1 and entry.type in RUNS)
+        done = (
+            entry.done or (not entry.v1 and entry.completion in snapshot.answered) or (entry.v1 and entry.type in RUNS)
+        )
         if needs and not done:
             found.setdefault(entry.index, entry)
     return list(found.values())
 
 
-def _pending(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Iterator[Fields]:
+def _pending(snapshot: Snapshot, mapping: Mapping[str, Any], failed: Sequence[Failed]) -> Iterator[Fields]:
     word, retries = snapshot.word, integer(snapshot.fields, "retry_count") or 0
     if word not in IN_FLIGHT:
         return
@@ -121,7 +126,7 @@ def _pending(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Iterator[Fields]
     for entry in open_commands(snapshot):
         if entry.type not in RUNS or kind_of(entry.name, mapping) == "value":
             continue
-        failures = [e for e in snapshot.events if e.type == "TransientError" and entry in _running_at(snapshot, e)]
+        last_failure = next((e for e, running in reversed(failed) if any(r is entry for r in running)), None)
         # Equal errors in a row are one event, so events alone would count too few.
         tries = max(retries, 1) if word == "running" else retries + 1
         last = snapshot.numbers[entry.index]
@@ -132,7 +137,7 @@ def _pending(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Iterator[Fields]
             "kind": kind_of(entry.name, mapping),
             "attempt": tries,
             "state": word.replace("-", "_"),
-            "last_failure": _failure_words(failures[-1]) if failures else None,
+            "last_failure": _failure_words(last_failure) if last_failure else None,
             "last_started_at": text(snapshot.fields, "last_start_at") or entry.at,
         }
     if word in ("running", "backing-off", "paused") and _starts_late(snapshot):
@@ -233,33 +238,40 @@ def _signals(snapshot: Snapshot) -> list[str]:
 # -- what may have happened twice ------------------------------------------------------------------------------------
 
 
-def _running_at(snapshot: Snapshot, event: Event) -> list[Entry]:
-    """The Runs whose action may have been under way when an execution ended with this event."""
-    if event.code in (MISMATCH, GONE):
-        return []
-    failed = failed_step(snapshot, event)
-    if failed is not None:
-        return [failed]
-    answered = {e.completion: e.index for e in snapshot.entries if e.notification}
-    return [
-        e
-        for e in snapshot.commands
-        if e.type in RUNS and not e.v1 and e.index <= event.after < answered.get(e.completion, 1 << 31)
-    ]
-
-
-def _lost(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Iterator[Fields]:
-    """Executions that ended without the code's own word: what was running then may have acted."""
+def _failed(snapshot: Snapshot) -> list[Failed]:
+    """Every error of an execution with the Runs whose action may have been under way when it ended."""
+    open_at: dict[int, list[Entry]] = {}
+    made: list[Failed] = []
     for event in snapshot.events:
-        if event.type == "TransientError" and failed_step(snapshot, event) is None:
-            running = _running_at(snapshot, event)
-            if running:
-                yield {
-                    "at": event.at,
-                    "after_entry": event.after,
-                    "what": event_title(event),
-                    "during": [{"step": snapshot.numbers[e.index], "name": e.name} for e in running],
-                }
+        if event.type != "TransientError":
+            continue
+        step = failed_step(snapshot, event)
+        if step is not None or event.code in (MISMATCH, GONE):
+            made.append((event, [step] if step else []))
+            continue
+        if event.after not in open_at:
+            runs = (e for e in snapshot.commands if e.type in RUNS and not e.v1)
+            open_at[event.after] = [e for e in runs if _open_at(snapshot, e, event.after)]
+        made.append((event, open_at[event.after]))
+    return made
+
+
+def _open_at(snapshot: Snapshot, command: Entry, index: int) -> bool:
+    """Whether a command stands in the journal up to this index and its answer does not."""
+    answer = snapshot.answered.get(command.completion)
+    return command.index <= index and (answer is None or answer.index > index)
+
+
+def _lost(snapshot: Snapshot, failed: Sequence[Failed]) -> Iterator[Fields]:
+    """Executions that ended without the code's own word: what was running then may have acted."""
+    for event, running in failed:
+        if running and failed_step(snapshot, event) is None:
+            yield {
+                "at": event.at,
+                "after_entry": event.after,
+                "what": event_title(event),
+                "during": [{"step": snapshot.numbers[e.index], "name": e.name} for e in running],
+            }
 
 
 def is_write(entry: Entry, mapping: Mapping[str, Any]) -> bool:
@@ -267,14 +279,13 @@ def is_write(entry: Entry, mapping: Mapping[str, Any]) -> bool:
     return (effect(entry, mapping) or ("write" if kind_of(entry.name, mapping) == "tool" else "read")) == "write"
 
 
-def _doubles(snapshot: Snapshot, mapping: Mapping[str, Any]) -> list[Fields]:
+def _doubles(snapshot: Snapshot, mapping: Mapping[str, Any], failed: Sequence[Failed]) -> list[Fields]:
     """Writes with a result that ran in an execution that was lost, or that the run this one was restarted from did too."""
-    answered, found = snapshot.answers(), {}
-    for event in snapshot.events:
-        if event.type == "TransientError" and failed_step(snapshot, event) is None:
-            for entry in _running_at(snapshot, event):
-                if entry.completion in answered and is_write(entry, mapping):
-                    found[entry.index] = _double(snapshot, entry, "recovered", None)
+    found: dict[int, Fields] = {}
+    for event, running in failed:
+        for entry in running if failed_step(snapshot, event) is None else ():
+            if entry.completion in snapshot.answered and is_write(entry, mapping):
+                found[entry.index] = _double(snapshot, entry, "recovered", None)
     source = text(snapshot.fields, "restarted_from")
     copied = set((_copied(snapshot) or {}).get("steps", ()))
     forked = [

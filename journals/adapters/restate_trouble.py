@@ -54,9 +54,7 @@ def mismatch_of(snapshot: Snapshot) -> Fields | None:
     pinned, tried = text(fields, "pinned_deployment_id"), text(fields, "last_attempt_deployment_id")
     there = f"{_side(recorded.type, recorded.name)} (entry {recorded.index})" if recorded else ""
     if not there:
-        there = (
-            f"command {number}, which is not in this export" if number is not None else "a command that is not named"
-        )
+        there = "not exported" + (f" (command {number})" if number is not None else "")
     same = pinned is not None and pinned == tried
     where = (
         f"Pinned to and tried by {pinned}: the code behind the same deployment was changed"
@@ -64,7 +62,7 @@ def mismatch_of(snapshot: Snapshot) -> Fields | None:
         else f"Pinned to {pinned}, tried by {tried}"
     )
     return {
-        "message": f"Recorded is {there}, the new code wants {wanted}. {where}; {integer(fields, 'retry_count') or 0} tries",
+        "message": f"Recorded: {there}; the new code wants {wanted}. {where}; {integer(fields, 'retry_count') or 0} tries",
         "command": number,
         "entry": recorded.index if recorded else None,
         "recorded": {"type": recorded.type, "name": recorded.name} if recorded else "not exported",
