@@ -75,6 +75,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
     # approvals
     "approvals/": (VIEW, NO_METHOD),
     "approvals/policies/": (VIEW, "302 302 403 403 403 302"),
+    "approvals/<str:key>/decisions/": (NO_METHOD, "302 302 403 403 200 200"),
     "approvals/<str:key>/<str:name>/": (VIEW, NO_METHOD),
     "approvals/<str:key>/<str:name>/decision/": (ELSEWHERE, "302 302 403 403 302 302"),
     # versions
@@ -187,6 +188,9 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
         "approvals/<str:key>/<str:name>/decision/": {
             "decision": "approve", "fingerprint": approval.fingerprint, "shown": "sha256:x", "comment": "read it",
         },
+        "approvals/<str:key>/decisions/": {
+            "decisions": json.dumps([{"approval": approval.name, "fingerprint": approval.fingerprint, "decision": "approve"}]),
+        },
         "deploys/new/": {"agent": AGENT, "environment": "test", "build": "41"},
         "deploys/<str:key>/decide/": decided,
         "deploys/<str:key>/roll-out/": {"version": deploy.version, **why},
@@ -205,16 +209,17 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
 
 ANYTHING = {"build": "1", "worker": "w", "epoch": 1, "reason": "r", "name": "n", "lease_s": 30}
 """Has the fields of every JSON body about a run."""
+MACHINES = ("api/v1/", "v1/traces")
 LINE = b'{"id":"1","run":"imported","kind":"run.started","at":"2026-01-02T03:04:05Z"}\n'
 
 
 def routes(resolver: Any = None, prefix: str = "") -> Iterator[str]:
-    """Every address that is not of the API, as its pattern."""
+    """Every address that is for people, as its pattern; `MACHINES` take a token and nothing else."""
     for pattern in (resolver or get_resolver()).url_patterns:
         path = prefix + str(pattern.pattern)
         if hasattr(pattern, "url_patterns"):
             yield from routes(pattern, path)
-        elif not path.startswith("api/v1/"):
+        elif not path.startswith(MACHINES):
             yield path
 
 

@@ -37,6 +37,7 @@ class Said:
     address: str = ""
     signed_in_by: str = "password"
     signed_in_at: datetime | None = None
+    edited: Any = None  # the artifact that the approver would have instead, kept beside a send-back
 
 
 _ENDS = {"approve": State.APPROVED, "reject": State.REJECTED, "send_back": State.SENT_BACK}
@@ -101,7 +102,7 @@ def _vote(head: store.HeadRow, approval: Approval, person: str, said: Said) -> A
         "approval": approval.name, "name": approval.title, "fingerprint": approval.fingerprint, "decision": said.decision, "by": person,
         "reason": said.comment or None, "signed_in_by": said.signed_in_by, "shown": said.shown or None, "address": said.address or None,
     }  # fmt: skip
-    told = {k: v for k, v in told.items() if v is not None}
+    told = {k: v for k, v in {**told, "edited": said.edited}.items() if v is not None}
     actor = f"person:{person}"
     if said.decision == "approve" and len(yes) < approval.needed:
         vote = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from runs.approvals import api, views
+from runs.approvals import api, together_views, views
 
 app_name = "approvals"
 urlpatterns = [
     path("approvals/", views.inbox, name="inbox"),
     path("approvals/policies/", views.policy_list, name="policies"),
+    path("approvals/<str:key>/decisions/", together_views.decisions, name="decisions"),
     path("approvals/<str:key>/<str:name>/", views.detail, name="detail"),
     path("approvals/<str:key>/<str:name>/decision/", views.decision, name="decision"),
     path("api/v1/runs/<str:key>/approvals", api.ask, name="api_ask"),
