@@ -131,7 +131,7 @@ def _started(answer: Answer) -> Mapping[str, Any]:
 
 
 def _agrees(started: Mapping[str, Any], found: Described) -> int:
-    """2: the description names this very execution; 1: name and start are its; 0: nothing speaks against it; -1: another one."""
+    """2: the description names this very execution; 1: its name is this one; 0: nothing speaks against it; -1: another one."""
     if not started:
         return 0
     name, own = text(started, "Name"), text(started, "Id")
@@ -139,11 +139,9 @@ def _agrees(started: Mapping[str, Any], found: Described) -> int:
     if own and found.arn.rpartition("/")[2] == own:
         return 2
     begun, told = utc(started.get("EventTimestamp")), utc(found.fields.get("StartTimestamp"))
-    if name and other and name != other:
-        return -1
-    if begun and told and begun[:19] != told[:19]:
-        return -1
-    return 1 if name and name == other and begun == told else 0
+    if name and other:
+        return 1 if name == other else -1
+    return -1 if begun and told and begun[:19] != told[:19] else 0
 
 
 def _name(answer: Answer, everything: Sequence[Described]) -> tuple[str, Described | None]:
@@ -192,13 +190,13 @@ def _page_of(
 
 
 def _group(snapshots: list[Snapshot], answer: Answer, arn: str, beside: Described | None) -> None:
-    """Puts an answer to those of its moment: those with the same description beside them, or pages that do not overlap."""
-    numbers = {n for r in answer.records if (n := integer(r.fields, "EventId")) is not None}
+    """Puts an answer to those of its moment: those with the same description beside them, or the other pages of a history."""
     for snapshot in snapshots:
         if snapshot.operations != (answer.kind == OPERATIONS):
             continue
         paged = answer.more or any(a.more for a in snapshot.answers)
-        if (beside is not None and snapshot.described is beside) or (paged and not numbers & snapshot.numbers()):
+        apart = beside is not None and snapshot.described is not None
+        if snapshot.described is beside if apart else paged:
             snapshot.answers.append(answer)
             snapshot.described = snapshot.described or beside
             return

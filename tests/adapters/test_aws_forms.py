@@ -55,7 +55,7 @@ def test_a_description_names_the_history_beside_it(shape: str) -> None:
 def test_a_history_alone_says_what_to_add() -> None:
     (refused,) = read(("run.json", dump(history(DONE)))).of(Refused)
     assert "get-durable-execution" in refused.reason
-    other = execution("SUCCEEDED", DurableExecutionArn="x/y", DurableExecutionName="another")
+    other = execution("SUCCEEDED", DurableExecutionArn="x/y", DurableExecutionName="another", StartTimestamp=BEGUN + 1)
     made = read(("a.json", dump(other)), ("run.json", dump(history(DONE))))
     assert [r.path for r in made.of(Refused)] == ["run.json"]
     assert made.runs == ["x/y"]
@@ -75,6 +75,19 @@ def test_pages_of_one_history_are_one_history() -> None:
     assert made.of(Partial) == []
     one = read(("run.json", dump(facts, first, second, third)))
     assert one.raws == WHOLE.raws
+
+
+def test_a_page_inside_a_whole_history_takes_nothing_from_it() -> None:
+    facts = execution("SUCCEEDED", EndTimestamp=BEGUN + 7)
+    made = read(
+        ("run.json", dump(facts)),
+        ("run-1.json", dump(history(DONE[:3], NextMarker="m"))),
+        ("run-2.json", dump(history(DONE))),
+    )
+    assert (made.of(Partial), made.states()) == ([], [WHOLE.state()])
+    apart = dump({"one": [execution(), history(DONE[:3], NextMarker="m")], "two": [facts, history(DONE)]})
+    first, last = read(("run.json", apart)).states()
+    assert (first["held"]["seqs"], last["held"]["seqs"]) == ("1-3", "1-7")
 
 
 def test_the_reverse_order_is_the_same_history() -> None:
