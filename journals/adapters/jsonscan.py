@@ -69,11 +69,12 @@ class Value:
                 return
             at = _after(self.data, value.end)
 
-    def elements(self) -> Iterator[Value]:
-        """The elements of an array in order; the last one may be torn. Ends without a word where the text is damaged."""
+    def elements(self, at: int = 0, n: int = 0) -> Iterator[Value]:
+        """The elements of an array in order; the last one may be torn. Ends without a word where the text is damaged.
+        `at` and `n`: begin with the element at this byte, and call it this number."""
         if self.form != "[":
             return
-        at, n = _space(self.data, self.start + 1), 0
+        at = _space(self.data, at or self.start + 1)
         while at < self.end and self.data[at : at + 1] != b"]":
             value = _value(self.data, at, self.end, f"{self.pointer}/{n}")
             if value is None:
