@@ -26,7 +26,7 @@ from journals.adapters.base import (
 from journals.adapters.restate_controls import CONTROLS
 from journals.adapters.restate_line import digest, line
 from journals.adapters.restate_lines import lines_of
-from journals.adapters.restate_rows import RUN_TABLES, Part, Row, read_rows
+from journals.adapters.restate_rows import EVENTS, JOURNAL, RUN_TABLES, Part, Row, read_rows
 from journals.adapters.restate_runs import Snapshot, older_invocations, snapshots
 from journals.adapters.restate_state import state_of
 
@@ -99,6 +99,9 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
             yield item
     older = Counter(dict(older_invocations(parts, runs)))
     touched = _touched(runs)
+    told = {table for part in parts for table in (*part.named, *(row.table for row in part.rows))}
+    if JOURNAL in told and EVENTS not in told:
+        yield Note(parts[0].path, f"{EVENTS} is not in this export: failed tries and lost executions are not known")
     for part in parts:
         yield from _close(part, counts[part.path], again[part.path], older[part.path], touched.get(part.path, ()))
 

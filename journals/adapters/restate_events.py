@@ -9,12 +9,44 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from journals.adapters.base import Line
+from journals.adapters.base import Line, Options
 from journals.adapters.restate_entries import Entry
-from journals.adapters.restate_line import Fields, call_of, digest, line, record_of
+from journals.adapters.restate_line import Fields, call_of, digest, effect, line, record_of, run_kind
 from journals.adapters.restate_rows import Row
 from journals.adapters.restate_runs import CODES, GONE, MISMATCH, RUNS, Event, Snapshot
 from journals.adapters.values import text
+
+Failed = tuple[Event, list[Entry]]
+"""An error of an execution, and the Runs that may have been under way then."""
+
+
+def failures(snapshot: Snapshot) -> list[Failed]:
+    """Every error of an execution with the Runs whose action may have been under way when it ended."""
+    open_at: dict[int, list[Entry]] = {}
+    made: list[Failed] = []
+    for event in snapshot.events:
+        if event.type != "TransientError":
+            continue
+        step = failed_step(snapshot, event)
+        if step is not None or event.code in (MISMATCH, GONE):
+            made.append((event, [step] if step else []))
+            continue
+        if event.after not in open_at:
+            runs = (e for e in snapshot.commands if e.type in RUNS and not e.v1)
+            open_at[event.after] = [e for e in runs if _open_at(snapshot, e, event.after)]
+        made.append((event, open_at[event.after]))
+    return made
+
+
+def _open_at(snapshot: Snapshot, command: Entry, index: int) -> bool:
+    """Whether a command stands in the journal up to this index and its answer does not."""
+    answer = snapshot.answered.get(command.completion)
+    return command.index <= index and (answer is None or answer.index > index)
+
+
+def event_id(event: Event) -> str:
+    """Events have no id: where, when and what."""
+    return f"event:{event.after}:{event.at or ''}:{digest(event.told)}"
 
 
 def event_title(event: Event) -> str:
@@ -23,12 +55,56 @@ def event_title(event: Event) -> str:
     return " ".join(part for part in (event.type, event.code, f"({words})" if words else "") if part)
 
 
-def event_lines(snapshot: Snapshot, event: Event, tried: Counter[int]) -> Iterator[Line]:
-    """An event as it is told; the error of a step besides, where the event names the step that failed. `tried` counts those by
-    the step's index; events come in order."""
+class Failures:
+    """The lines of one snapshot's events, asked for in their order."""
+
+    def __init__(self, snapshot: Snapshot, options: Options) -> None:
+        self.snapshot, self.mapping = snapshot, options.mapping
+        self.tried: Counter[int] = Counter()  # index of a Run -> its failed tries so far
+        self.lost: set[int] = set()  # indexes of Runs whose loss is told
+        self.running = {id(event): running for event, running in failures(snapshot)}
+
+    def lines(self, event: Event) -> Iterator[Line]:
+        """The event as it is told, and what it means for a step: its error where the event names it; else, for a Run that
+        was open and has a result since, that a try of it left no answer. Only the first loss is told of a Run: the ones after
+        it may never have reached the code."""
+        snapshot, record = self.snapshot, record_of(event.row)
+        made = _note(event)
+        yield line(snapshot, event.row, record, made)
+        step = failed_step(snapshot, event)
+        if step is not None:
+            self.tried[step.index] += 1
+            number = self.tried[step.index]
+            failed = {**made, **self._of(step), "attempt": number if number > 1 else None}
+            yield line(snapshot, event.row, f"{record}#step", {**failed, "id": f"{made['id']}:step"})
+        for lost in self.running.get(id(event), ()) if step is None else ():
+            if lost.completion in snapshot.answered and lost.index not in self.lost:
+                self.lost.add(lost.index)
+                yield self._lost(event, made, lost)
+        if event.code == MISMATCH:
+            yield mismatch_note(snapshot, event.row, _related(event), at=event.at, seq=event.after or None)
+
+    def _of(self, step: Entry) -> Fields:
+        kind = run_kind(step, self.mapping)
+        return {
+            "kind": f"{kind if kind in ('model', 'child') else 'tool'}.error",
+            "name": step.name,
+            "effect": effect(step, self.mapping) if kind != "value" else "read",
+            "step": self.snapshot.numbers.get(step.index),
+            "call": call_of(step),
+            "command": None,
+        }
+
+    def _lost(self, event: Event, made: Fields, step: Entry) -> Line:
+        message = ": ".join(part for part in (event_title(event), event.message) if part)
+        error = {"type": "ExecutionLost", "message": message, "retryable": True}
+        told = {**made, **self._of(step), "id": f"{made['id']}:lost:{step.index}", "error": error}
+        return line(self.snapshot, event.row, f"{record_of(event.row)}#lost", told)
+
+
+def _note(event: Event) -> Fields:
     failed = event.told if event.message else event.told.get("last_failure")
     failed = failed if isinstance(failed, Mapping) else {}
-    ident = f"event:{event.after}:{event.at or ''}:{digest(event.told)}"
     code = text(failed, "restate_doc_error_code") or ""
     kind = f"{code} ({CODES[code]})" if code in CODES else code or str(failed.get("error_code", ""))
     error = {
@@ -37,8 +113,8 @@ def event_lines(snapshot: Snapshot, event: Event, tried: Counter[int]) -> Iterat
         "retryable": True,
         "stack_trace": text(failed, "error_stacktrace"),
     }
-    made: Fields = {
-        "id": ident,
+    return {
+        "id": event_id(event),
         "seq": event.after or None,
         "at": event.at,
         "kind": "note",
@@ -46,14 +122,6 @@ def event_lines(snapshot: Snapshot, event: Event, tried: Counter[int]) -> Iterat
         "error": {k: v for k, v in error.items() if v is not None} if failed else None,
         "command": _related(event),
     }
-    yield line(snapshot, event.row, record_of(event.row), made)
-    step = failed_step(snapshot, event)
-    if step is not None:
-        tried[step.index] += 1
-        failed_try = _tried(snapshot, step, tried[step.index])
-        yield line(snapshot, event.row, f"{record_of(event.row)}#step", {**made, **failed_try, "id": f"{ident}:step"})
-    if event.code == MISMATCH:
-        yield mismatch_note(snapshot, event.row, _related(event), at=event.at, seq=event.after or None)
 
 
 def _related(event: Event) -> Fields | None:
@@ -79,17 +147,6 @@ def command_at(snapshot: Snapshot, number: int) -> Entry | None:
         return None
     found = snapshot.commands[number]
     return found if found.index < snapshot.first_hole else None
-
-
-def _tried(snapshot: Snapshot, step: Entry, number: int) -> Fields:
-    return {
-        "kind": "tool.error",
-        "name": step.name,
-        "step": snapshot.numbers.get(step.index),
-        "call": call_of(step),
-        "attempt": number if number > 1 else None,
-        "command": None,
-    }
 
 
 def mismatch_note(

@@ -8,6 +8,7 @@ from typing import Any
 from drainboard import wire
 
 from journals.adapters.base import Line
+from journals.adapters.names import effect_of, first_match, kind_of
 from journals.adapters.restate_entries import Entry
 from journals.adapters.restate_rows import Row
 from journals.adapters.restate_runs import Snapshot
@@ -39,3 +40,16 @@ def record_of(row: Row) -> str:
 def call_of(entry: Entry) -> str | None:
     number = entry.completion if entry.completion is not None else entry.given
     return None if number is None else str(number)
+
+
+def run_kind(entry: Entry, mapping: Mapping[str, Any]) -> str:
+    """What a `Run` is, by its name."""
+    return kind_of(entry.name, mapping)
+
+
+def effect(entry: Entry, mapping: Mapping[str, Any]) -> str | None:
+    """`read` or `write` where it is known. The SDKs' clock (`ctx.time()`) is a Run named `timestamp`."""
+    told = effect_of(entry.name, mapping)
+    if told or entry.name != "timestamp" or first_match(entry.name, mapping.get("kinds")):
+        return told
+    return "read"

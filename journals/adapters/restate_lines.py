@@ -6,17 +6,17 @@ row gives the same line in every later export. `seq` is Restate's own `index`; t
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from drainboard import wire
 
 from journals.adapters.base import Line, Options
-from journals.adapters.names import effect_of, first_match, kind_of, pointed, pointers
+from journals.adapters.names import pointed, pointers
 from journals.adapters.restate_entries import AWAKEABLES, CANCEL, Entry
-from journals.adapters.restate_events import event_lines, invocation_lines
-from journals.adapters.restate_line import Fields, call_of, digest, line, record_of
+from journals.adapters.restate_events import Failures, invocation_lines
+from journals.adapters.restate_line import Fields, call_of, digest, effect, line, record_of, run_kind
 from journals.adapters.restate_rows import Row
 from journals.adapters.restate_runs import RUNS, Snapshot, awakeable_id
 from journals.adapters.restate_versions import model_said, state_versions, versions_of
@@ -32,33 +32,20 @@ def lines_of(snapshot: Snapshot, options: Options) -> Iterator[Line]:
         yield _started(snapshot, started, options)
     events = deque(snapshot.events)
     asked: set[int] = set()
-    tried: Counter[int] = Counter()
+    told = Failures(snapshot, options)
     for entry in snapshot.entries:
         while events and events[0].after < entry.index:
-            yield from event_lines(snapshot, events.popleft(), tried)
+            yield from told.lines(events.popleft())
         if entry.type != "Input":
             yield from _entry(snapshot, entry, asked, options)
     for event in events:
-        yield from event_lines(snapshot, event, tried)
+        yield from told.lines(event)
     for index in waited_awakeables(snapshot):
         if index not in asked and snapshot.invocation is not None:
             asked.add(index)
             yield _asked(snapshot, index, snapshot.invocation)
     if snapshot.invocation is not None:
         yield from invocation_lines(snapshot, snapshot.invocation)
-
-
-def run_kind(entry: Entry, mapping: Mapping[str, Any]) -> str:
-    """What a `Run` is, by its name."""
-    return kind_of(entry.name, mapping)
-
-
-def effect(entry: Entry, mapping: Mapping[str, Any]) -> str | None:
-    """`read` or `write` where it is known. The SDKs' clock (`ctx.time()`) is a Run named `timestamp`."""
-    told = effect_of(entry.name, mapping)
-    if told or entry.name != "timestamp" or first_match(entry.name, mapping.get("kinds")):
-        return told
-    return "read"
 
 
 def waited_awakeables(snapshot: Snapshot) -> list[int]:

@@ -51,6 +51,7 @@ class Part:
     problems: list[Item] = field(default_factory=list)
     aside: Counter[str] = field(default_factory=Counter)  # what is no row of a journal, with its count
     captured: dict[str, str] = field(default_factory=dict)  # scope -> captured_at
+    named: set[str] = field(default_factory=set)  # tables that a member is named after, empty ones too
 
     @property
     def torn(self) -> bool:
@@ -190,6 +191,7 @@ class _Scan:
             if name == "captured_at" and member.form == '"' and not member.torn:
                 self.part.captured[scope] = member.raw[1:-1].decode("utf-8", "replace")
             elif member.form in ("{", "[") and level < _LEVELS:
+                self.part.named.add(name)
                 self._value(member, scope, level + 1)
             else:
                 self.part.aside["other members"] += 1

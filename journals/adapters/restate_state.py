@@ -1,7 +1,7 @@
 """What a Restate export says about a run as a whole: the content of its `runtime.state` note.
 
 A `Run` command is durable before its action, so a command without the notification of its completion id is the gap. A second
-execution leaves no record, at most an event; `doubles` names the writes that were open when an event told of a lost execution.
+execution leaves no record, at most an event of the first one's loss.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Any, Final
 
 from journals.adapters.names import kind_of
 from journals.adapters.restate_entries import AWAKEABLES, CANCEL, Entry
-from journals.adapters.restate_events import ending, event_title, failed_step
-from journals.adapters.restate_line import Fields
-from journals.adapters.restate_lines import awakeable_place, effect
+from journals.adapters.restate_events import Failed, ending, event_title, failed_step, failures
+from journals.adapters.restate_line import Fields, effect
+from journals.adapters.restate_lines import awakeable_place
 from journals.adapters.restate_lines import waited_awakeables as awakeables
 from journals.adapters.restate_runs import (
     CODES,
-    GONE,
     IN_FLIGHT,
-    MISMATCH,
     RUNS,
     Event,
     Snapshot,
@@ -30,9 +28,6 @@ from journals.adapters.restate_trouble import mismatch_of, stranded_of, stuck_of
 from journals.adapters.restate_versions import deployment_facts
 from journals.adapters.values import integer, text, utc
 
-Failed = tuple[Event, list[Entry]]
-"""An error of an execution, and the Runs that may have been under way then."""
-
 _STATUS: Final = {"scheduled": "parked", "suspended": "parked", "paused": "held"}
 
 
@@ -42,7 +37,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
     stuck = stuck_of(snapshot)
     pinned = text(fields, "pinned_deployment_id")
     over = word == "completed"
-    failed = _failed(snapshot)
+    failed = failures(snapshot)
     made: Fields = {
         "runtime_status": word,
         "status": _status(snapshot, stuck),
@@ -61,7 +56,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
         "last_failure": text(fields, "last_failure"),
         "lost_executions": list(_lost(snapshot, failed)),
         "tries_recorded": False,
-        "doubles": _doubles(snapshot, mapping, failed),
+        "doubles": _doubles(snapshot, mapping),
         "forked_from": text(fields, "restarted_from"),
         "copied": _copied(snapshot),
         "parent": text(fields, "invoked_by_id"),
@@ -238,40 +233,23 @@ def _signals(snapshot: Snapshot) -> list[str]:
 # -- what may have happened twice ------------------------------------------------------------------------------------
 
 
-def _failed(snapshot: Snapshot) -> list[Failed]:
-    """Every error of an execution with the Runs whose action may have been under way when it ended."""
-    open_at: dict[int, list[Entry]] = {}
-    made: list[Failed] = []
-    for event in snapshot.events:
-        if event.type != "TransientError":
-            continue
-        step = failed_step(snapshot, event)
-        if step is not None or event.code in (MISMATCH, GONE):
-            made.append((event, [step] if step else []))
-            continue
-        if event.after not in open_at:
-            runs = (e for e in snapshot.commands if e.type in RUNS and not e.v1)
-            open_at[event.after] = [e for e in runs if _open_at(snapshot, e, event.after)]
-        made.append((event, open_at[event.after]))
-    return made
-
-
-def _open_at(snapshot: Snapshot, command: Entry, index: int) -> bool:
-    """Whether a command stands in the journal up to this index and its answer does not."""
-    answer = snapshot.answered.get(command.completion)
-    return command.index <= index and (answer is None or answer.index > index)
-
-
 def _lost(snapshot: Snapshot, failed: Sequence[Failed]) -> Iterator[Fields]:
-    """Executions that ended without the code's own word: what was running then may have acted."""
-    for event, running in failed:
-        if running and failed_step(snapshot, event) is None:
-            yield {
-                "at": event.at,
-                "after_entry": event.after,
-                "what": event_title(event),
-                "during": [{"step": snapshot.numbers[e.index], "name": e.name} for e in running],
-            }
+    """Executions that ended without the code's own word: what was running then may have acted. Equal ones are one item."""
+    groups: dict[tuple[int, str], list[Event]] = {}
+    running: dict[int, list[Entry]] = {}
+    for event, entries in failed:
+        if entries and failed_step(snapshot, event) is None:
+            groups.setdefault((event.after, event_title(event)), []).append(event)
+            running[event.after] = entries
+    for (after, what), events in groups.items():
+        yield {
+            "at": events[0].at,
+            "last_at": events[-1].at,
+            "events": len(events),
+            "after_entry": after,
+            "what": what,
+            "during": [{"step": snapshot.numbers[e.index], "name": e.name} for e in running[after]],
+        }
 
 
 def is_write(entry: Entry, mapping: Mapping[str, Any]) -> bool:
@@ -279,25 +257,15 @@ def is_write(entry: Entry, mapping: Mapping[str, Any]) -> bool:
     return (effect(entry, mapping) or ("write" if kind_of(entry.name, mapping) == "tool" else "read")) == "write"
 
 
-def _doubles(snapshot: Snapshot, mapping: Mapping[str, Any], failed: Sequence[Failed]) -> list[Fields]:
-    """Writes with a result that ran in an execution that was lost, or that the run this one was restarted from did too."""
-    found: dict[int, Fields] = {}
-    for event, running in failed:
-        for entry in running if failed_step(snapshot, event) is None else ():
-            if entry.completion in snapshot.answered and is_write(entry, mapping):
-                found[entry.index] = _double(snapshot, entry, "recovered", None)
+def _doubles(snapshot: Snapshot, mapping: Mapping[str, Any]) -> list[Fields]:
+    """Writes that the run which this one was restarted from did too. A second execution of one run has lines of its own."""
     source = text(snapshot.fields, "restarted_from")
     copied = set((_copied(snapshot) or {}).get("steps", ()))
-    forked = [
-        _double(snapshot, e, "forked", source)
+    return [
+        {"branch": "", "step": snapshot.numbers[e.index], "name": e.name, "why": "forked", "other": source}
         for e in snapshot.commands
         if source and e.type in RUNS and is_write(e, mapping) and snapshot.numbers[e.index] not in copied
     ]
-    return [*found.values(), *forked]
-
-
-def _double(snapshot: Snapshot, entry: Entry, why: str, other: str | None) -> Fields:
-    return {"branch": "", "step": snapshot.numbers[entry.index], "name": entry.name, "why": why, "other": other}
 
 
 def _copied(snapshot: Snapshot) -> Fields | None:

@@ -11,14 +11,14 @@ from journals.adapters.restate_runs import Snapshot, moment
 from journals.adapters.values import text
 
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
-    "app": ("/metadata/git_sha", "/metadata/app_version", "/metadata/version", "/service/git_sha", "/deployment_id"),
+    "app": ("/metadata/git_sha", "/metadata/app_version", "/metadata/version", "/service/git_sha"),
     "prompt": ("/metadata/prompt_version", "/metadata/prompt", "/service/prompt_version", "/in/prompt_version"),
     "model": ("/metadata/model", "/service/model", "/in/model"),
     "tools": ("/metadata/tool_schema", "/metadata/tools", "/service/tool_schema", "/service/tools"),
     "sdk": ("/sdk_version",),
 }
 """JSON pointers into `{deployment_id, metadata, service, sdk_version, in}`: the deployment, the metadata of the run's own
-service, and the run's input."""
+service, and the run's input. A deployment's id is no version: it stays when its code changes."""
 
 STATE: Final = {"prompt_version": "prompt", "model": "model", "tool_schema": "tools"}
 """Keys of a virtual object's state by which agents keep their versions."""

@@ -16,7 +16,7 @@ OUTCOMES = [
     ("a_completed_virtual_object", "", "completed", [], [], []),
     ("b_sigkill_in_send_refund", "1_hanging_after_side_effect_before_kill", "running", [(4, "running")], [], []),
     ("b_sigkill_in_send_refund", "2_150ms_after_SIGKILL", "running", [(4, "backing_off")], [], []),
-    ("b_sigkill_in_send_refund", "4_after_recovery", "completed", [], [], [(4, "recovered")]),
+    ("b_sigkill_in_send_refund", "4_after_recovery", "completed", [], [], []),
     ("c_parked_awakeable", "parked", "parked", [], [(1, "approval:sign_1cRix_EBfwgSE_QV1DmPraMFO0zvaZuHxAAAAEQ")], []),
     ("c_parked_awakeable", "after", "completed", [], [], []),
     ("c_awakeable_rejected", "after", "failed", [], [], []),
@@ -95,6 +95,7 @@ def test_an_earlier_export_gives_the_same_lines_for_what_it_has() -> None:
 def test_the_crash_that_repeated_a_refund_is_told_and_no_write_is_proven_to_have_run_once() -> None:
     (made,) = read_files("restate", {"b.json": capture("b_sigkill_in_send_refund")}).values()
     assert "possible_double_effect" in codes(made)
+    assert step(made, 4).step.count == 2
     assert {row.judged.effects for row in made.steps if row.step.write} == {"at_least_one"}
 
 
@@ -164,7 +165,7 @@ def test_metadata_of_a_deployment_that_was_registered_anew_later_is_not_the_runs
         found["created_at"] = "2026-11-30T00:00:00.000Z"
     items = read(rows([export]))
     (started,) = [m for m in lines(items) if m["kind"] == "run.started"]
-    assert started["versions"] == {"app": "dp_173Z4FM8cdq0gV8AfdcHJfz"}
+    assert "versions" not in started
     assert state(items)["deployment_facts"]["registered_anew_since_the_run_began"] is True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journals.adapters import restate
-from journals.adapters.base import Counted, InputFile, Line, Options, Partial, Refused, Unread
+from journals.adapters.base import Counted, InputFile, Line, Note, Options, Partial, Refused, Unread
 from journals.adapters.protobuf import MalformedProtobuf, Message
 from journals.adapters.restate_runs import awakeable_id
 from tests.adapters.restate_captures import capture, lines, read, rows, snapshot, state, steps
@@ -34,7 +34,7 @@ def test_answers_lines_and_one_object_give_the_same_lines() -> None:
     answers = lines(read(*(rows(found[name]) for name in TABLES)))
     jsonl = b"".join(json.dumps(row).encode() + b"\n" for name in TABLES for row in found[name])
     pretty = json.dumps([row for name in TABLES for row in found[name]], indent=2).encode()
-    assert len(wrapped) == 15
+    assert len(wrapped) == 16
     assert answers == wrapped
     assert lines(read(jsonl)) == wrapped
     assert lines(read(pretty)) == wrapped
@@ -79,6 +79,14 @@ def test_results_are_joined_by_completion_id_however_far_apart() -> None:
 
     made = steps(read(rows([run(0, 1, "a"), run(1, 2, "b"), run(2, 3, "c"), done(3, 3), done(4, 1)])))
     assert [(m["kind"], m["name"], m["step"]) for m in made[3:]] == [("tool.result", "c", 3), ("tool.result", "a", 1)]
+
+
+def test_an_export_without_events_says_that_lost_executions_are_not_known() -> None:
+    found = tables()
+    notes = [i.text for i in read(rows(found["sys_invocation"]), rows(found["sys_journal"])) if isinstance(i, Note)]
+    assert "sys_journal_events is not in this export: failed tries and lost executions are not known" in notes
+    whole = [i.text for i in read(json.dumps({**found, "sys_journal_events": []}).encode()) if isinstance(i, Note)]
+    assert not [text for text in whole if "not in this export" in text]
 
 
 def test_an_export_without_invocations_claims_nothing_about_the_run() -> None:
@@ -168,6 +176,7 @@ def test_a_torn_file_keeps_what_is_whole_and_shows_no_finished_run() -> None:
         assert any(isinstance(i, Partial) and i.code == "torn_tail" for i in items), cut
         assert {m["id"] for m in steps(items) if m["kind"] != "run.started"} <= known
         assert state(items).get("complete") in (False, None)
+        assert state(items).get("status") not in ("completed", "failed", "cancelled", "stopped")
 
 
 def test_a_damaged_row_is_named_and_the_rows_behind_it_are_read() -> None:

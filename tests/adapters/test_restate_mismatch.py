@@ -101,6 +101,11 @@ def test_a_mismatch_on_the_pinned_deployment_means_that_its_code_was_changed() -
     assert [(str(g.verdict), g.entries) for g in made.gaps] == [("unknown", ())]
 
 
+def test_commands_are_not_counted_across_a_hole() -> None:
+    left = [row for row in table("sys_journal") if row["index"] != 1]
+    assert "Recorded: not exported (command 2)" in told(folded(files(sys_journal=left)), "stuck_task")
+
+
 @pytest.mark.parametrize("index", range(1, 6))
 def test_without_an_entry_nothing_becomes_calmer(index: int) -> None:
     left = [row for row in table("sys_journal") if row["index"] != index]
