@@ -32,7 +32,7 @@ def findings(journal: Journal, ground: Ground, *, native: bool) -> Iterator[Find
     else:
         yield from _odd(journal.entries)
     if ground.evidence.write == "before_effect" or (ground.facts is not None and ground.facts.clock_in_order):
-        yield from _stepped_back(journal.entries)
+        yield from _stepped_back(journal.entries, copied=copied_steps(ground.facts), native=native)
 
 
 def _missing(journal: Journal, facts: SourceFacts | None) -> Iterator[Finding]:
@@ -143,6 +143,7 @@ def _odd(entries: Sequence[Seen]) -> Iterator[Finding]:
     for seen in entries:
         for code in codes_of(seen):
             by_code.setdefault(code, []).append(seen.number)
+    by_code = {code: list(dict.fromkeys(numbers)) for code, numbers in by_code.items()}
     words = {
         "non_standard_json": "a number that standard JSON does not have (NaN, Infinity), a key twice, a field of the wrong type, or bytes that are not UTF-8",
         "too_deep": "a value that is nested too deeply to unfold; it is kept as text",
@@ -189,14 +190,27 @@ def _closed(value: Any, depth: int) -> set[str]:
     return set().union(*(_closed(v, depth - 1) for v in inner if isinstance(v, (Mapping, list))))
 
 
-def _stepped_back(entries: Sequence[Seen]) -> Iterator[Finding]:
-    """Neighbours in reading order whose recorded times go back. Branches run side by side, so each is looked at by itself."""
+def copied_steps(facts: SourceFacts | None) -> frozenset[int]:
+    """Steps of the main line that the run took over from another one; their entries keep the times of that run."""
+    told = facts.out.get("copied") if facts else None
+    steps = told.get("steps") if isinstance(told, Mapping) else None
+    return frozenset(n for n in steps if isinstance(n, int)) if isinstance(steps, list) else frozenset()
+
+
+def _stepped_back(entries: Sequence[Seen], *, copied: frozenset[int], native: bool) -> Iterator[Finding]:
+    """Neighbours in reading order whose recorded times go back. Branches run side by side, so each is looked at by itself.
+
+    Entries that came without a position stand in the order in which they came, which is none of time.
+    """
     latest: dict[tuple[str, int], tuple[datetime, Seen]] = {}
     steps_back: list[tuple[Seen, Seen, float]] = []
     for seen in entries:
-        if seen.origin == "server" or seen.entry.kind == "note":
+        entry = seen.entry
+        if seen.origin == "server" or entry.kind == "note" or (seen.seq is None and not native):
             continue
-        at = moment(seen.entry.at)
+        if entry.extra.get("copied_from") or (entry.step in copied and entry.branch == ""):
+            continue
+        at = moment(entry.at)
         if at is None or (seen.entry.kind == "run.started" and latest):
             continue  # a start that is told anew, with another build, keeps the time of that start
         place = (seen.entry.branch, seen.epoch)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from drainboard import wire
 
-from runs.facts import Double
+from runs.facts import Double, Seen, moment
 from runs.failures import unanswered_error
 from runs.findings import Finding, found
 from runs.gaps import in_the_gap
@@ -152,7 +152,7 @@ def _overlap(step: Step) -> Iterator[Finding]:
     for before, after in zip(step.attempts, step.attempts[1:], strict=False):
         if before.answer is None or after.started is None or before.started is None:
             continue
-        if order[id(before.answer)] > order[id(after.started)]:
+        if _came_later(before.answer, after.started, order):
             yield found(
                 "attempt_overlap",
                 f"{label(step)}: attempt {before.number} answered (entry {before.answer.number}) after attempt {after.number} had begun "
@@ -161,6 +161,14 @@ def _overlap(step: Step) -> Iterator[Finding]:
                 step=_place(step),
             )
             return
+
+
+def _came_later(answer: Seen, start: Seen, order: Mapping[int, int]) -> bool:
+    """Whether an answer came after a start: by position, or by time where the source gives no positions."""
+    if answer.origin == "import" and answer.seq is None and start.seq is None:
+        answered, began = moment(answer.entry.at), moment(start.entry.at)
+        return answered is not None and began is not None and answered > began
+    return order[id(answer)] > order[id(start)]
 
 
 def _repeated(step: Step) -> Iterator[Finding]:
@@ -200,7 +208,8 @@ def _across(journal: Journal) -> Iterator[Finding]:
             continue
         for earlier in waiting.get(step.name, ()):
             alike = _alike(earlier, step)
-            if alike is not False:
+            beside = earlier.branch != step.branch  # of branches that run side by side, one is no repeat of the other
+            if alike is True or (alike is None and not beside):
                 yield _linked(earlier, step, sure=alike is True)
         if _ended_silent(step):
             waiting.setdefault(step.name, []).append(step)

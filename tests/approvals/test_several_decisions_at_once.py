@@ -21,8 +21,8 @@ ASKED = [
     batch.Asked(name="a1", call="delete-1", tool="delete_file", artifact=DELETE, fingerprint="sha256:d", allowed=frozenset({"approve", "reject"})),
     batch.Asked(name="a2", call="send-1", tool="send_email", artifact=SEND, fingerprint="sha256:s", allowed=frozenset({"approve", "edit", "reject"})),
 ]  # fmt: skip
-NO = {"call": "send-1", "type": "reject", "message": "do not send", "fingerprint": "sha256:s"}
-YES = {"call": "delete-1", "type": "approve", "fingerprint": "sha256:d"}
+NO: dict[str, Any] = {"call": "send-1", "type": "reject", "message": "do not send", "fingerprint": "sha256:s"}
+YES: dict[str, Any] = {"call": "delete-1", "type": "approve", "fingerprint": "sha256:d"}
 EDIT = {"call": "send-1", "type": "edit", "fingerprint": "sha256:s"}
 
 
@@ -78,8 +78,8 @@ def test_an_edit_changes_arguments_only_and_has_to_be_asked_for_again() -> None:
 
 
 @pytest.fixture
-def asker(token: Any) -> Asker:
-    asker = Asker(token("worker"), run="r-14").start({}).open("41", "w1")
+def asker(token: Any) -> Any:
+    asker: Any = Asker(token("worker"), run="r-14").start({}).open("41", "w1")
     asked = [(DELETE, "delete-1", ["approve", "reject"]), (SEND, "send-1", ["approve", "edit", "reject"])]
     for step, (artifact, call, allowed) in enumerate(asked, 1):
         seen = asker.print_of(artifact, step=step, schema=None)
