@@ -59,6 +59,9 @@ def test_a_history_alone_says_what_to_add() -> None:
     made = read(("a.json", dump(other)), ("run.json", dump(history(DONE))))
     assert [r.path for r in made.of(Refused)] == ["run.json"]
     assert made.runs == ["x/y"]
+    one = read(("run.json", dump(other, history(DONE))))
+    assert one.runs == ["x/y"]
+    assert [u.reason for u in one.of(Unread)] == [refused.reason]
 
 
 def test_pages_of_one_history_are_one_history() -> None:
