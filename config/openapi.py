@@ -20,7 +20,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from journals import api as journal_api
-from journals import errors
+from journals import errors, otlp
 from journals.access import role_required
 from versioning import api as versioning_api
 
@@ -95,6 +95,15 @@ OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
 }  # fmt: skip
 
 
+SPANS: Mapping[str, Operation] = {
+    "/v1/traces": Operation(
+        summary="Takes spans as OpenTelemetry's exporters send them (OTLP/HTTP, JSON or protobuf, gzip).", scopes=otlp.SCOPES,
+        body="application/x-protobuf", answer="application/x-protobuf", parameters={"source": "name of the source, also as the header Drainboard-Source"},
+    )
+}  # fmt: skip
+"""Calls whose addresses others have laid down; they stand beside `/api/v1`."""
+
+
 @functools.cache
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
@@ -103,7 +112,8 @@ def document() -> dict[str, Any]:
         "info": {"title": "Drainboard", "version": "1", "description": "Reference: docs/worker-api.md"},
         "servers": [{"url": "/api/v1"}],
         "security": [{"token": []}],
-        "paths": {path: {m: _operation(path, o) for m, o in methods.items()} for path, methods in OPERATIONS.items()},
+        "paths": {path: {m: _operation(path, o) for m, o in methods.items()} for path, methods in OPERATIONS.items()}
+        | {path: {"servers": [{"url": "/"}], "post": _operation(path, o)} for path, o in SPANS.items()},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "responses": {"Refused": {"description": "Refused; nothing was written.", "content": {"application/json": {"schema": _REFUSED}}}},
@@ -185,7 +195,7 @@ def page(request: HttpRequest) -> HttpResponse:
         {"method": method.upper(), "path": f"/api/v1{path}", "o": o, "body": _shown(o.body)}
         for path, methods in OPERATIONS.items()
         for method, o in methods.items()
-    ]
+    ] + [{"method": "POST", "path": path, "o": o, "body": _shown(o.body)} for path, o in SPANS.items()]
     return render(request, "config/api.html", {"rows": rows, "document": reverse("openapi"), "errors": _codes()})
 
 

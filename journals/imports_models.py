@@ -6,7 +6,11 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-__all__ = ["Import", "ImportFile", "ImportRun", "Upload", "UploadPart"]
+__all__ = ["BATCHES", "Import", "ImportFile", "ImportRun", "Upload", "UploadPart"]
+
+
+BATCHES = "otlp:"
+"""How the actor of a batch of spans begins; behind it stands the token's name. There are many, so lists leave them out."""
 
 
 class Upload(models.Model):
@@ -60,7 +64,7 @@ class Import(models.Model):
     source = models.TextField(default="")  # empty: the name of the format
     agent = models.TextField(default="")
     environment = models.TextField(default="")
-    actor = models.TextField()  # who asked: person:<username>, token:<name>, command
+    actor = models.TextField()  # who asked: person:<username>, token:<name>, command, otlp:<token> for a batch of spans
     attempts = models.IntegerField(default=0)  # claims so far; a claimant whose number is not the last one stops
     lines_done = models.BigIntegerField(default=0)  # lines of the adapters that are stored, in their order
     bytes_done = models.BigIntegerField(default=0)  # of the files as they came, read in this attempt
@@ -75,7 +79,8 @@ class Import(models.Model):
         indexes = [
             models.Index(
                 fields=["created_at"], name="journals_import_open", condition=Q(state__in=["queued", "running"])
-            )
+            ),
+            models.Index(fields=["id"], name="journals_import_listed", condition=~Q(actor__startswith=BATCHES)),
         ]
 
     def __str__(self) -> str:

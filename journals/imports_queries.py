@@ -11,11 +11,11 @@ from django.db import connection
 
 from journals import store
 from journals.adapters import ADAPTERS, NATIVE
-from journals.imports_models import Import, ImportRun
+from journals.imports_models import BATCHES, Import, ImportRun
 from journals.imports_report import RunReport, runs_of
 from journals.limits import limits_of
 
-__all__ = ["ImportRow", "SourceRow", "import_rows", "progress", "runs_page", "source_rows"]
+__all__ = ["ImportRow", "SourceRow", "has_batches", "import_rows", "progress", "runs_page", "source_rows"]
 
 PAGE: Final = 50
 RUNS: Final = 100
@@ -99,14 +99,18 @@ def _limit(told: Mapping[str, Any]) -> LimitText:
 _IMPORTS: Final = """SELECT i.id, i.state, i.source, i.actor, i.created_at, i.error, count(f.id), min(f.path) FILTER (WHERE f.n = 1),
     coalesce(string_agg(DISTINCT nullif(f.format, ''), ', '), ''), coalesce(sum(f.entries_read), 0), coalesce(sum(f.unread_count), 0),
     bool_and(f.state = 'refused'), bool_or(f.state <> 'complete')
-    FROM (SELECT * FROM journals_import WHERE id < %s ORDER BY id DESC LIMIT %s) i LEFT JOIN journals_import_file f ON f.import_id = i.id
+    FROM (SELECT * FROM journals_import WHERE id < %s AND {kind} ORDER BY id DESC LIMIT %s) i LEFT JOIN journals_import_file f ON f.import_id = i.id
     GROUP BY i.id, i.state, i.source, i.actor, i.created_at, i.error ORDER BY i.id DESC"""
 
 
-def import_rows(*, before: int | None) -> tuple[list[ImportRow], int | None]:
-    """Imports, newest first, and where the next page begins (None at the end)."""
+_BATCH: Final = f"actor LIKE '{BATCHES}%%'"
+
+
+def import_rows(*, before: int | None, batches: bool = False) -> tuple[list[ImportRow], int | None]:
+    """Imports, newest first, and where the next page begins (None at the end): files, or batches of spans."""
+    listed = _IMPORTS.format(kind=_BATCH if batches else f"NOT ({_BATCH})")
     with connection.cursor() as cursor:
-        cursor.execute(_IMPORTS, [before or 2**63 - 1, PAGE + 1])
+        cursor.execute(listed, [before or 2**63 - 1, PAGE + 1])
         rows = [_import(row) for row in cursor.fetchall()]
     return rows[:PAGE], rows[PAGE - 1].id if len(rows) > PAGE else None
 
@@ -118,6 +122,13 @@ def _import(row: tuple[Any, ...]) -> ImportRow:
         pk, outcome if state == "done" else state, store.decode_text(path or ""), files, formats, source, int(entries), int(unread), actor,
         created_at, error,
     )  # fmt: skip
+
+
+def has_batches() -> bool:
+    """Whether a batch of spans ever came."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM journals_import WHERE {_BATCH} ORDER BY id DESC LIMIT 1", [])  # noqa: S608
+        return cursor.fetchone() is not None
 
 
 def progress(imported: Import) -> tuple[int, int]:

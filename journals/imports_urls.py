@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from django.urls import path
 
-from journals import imports_api, imports_views
+from journals import imports_api, imports_views, otlp
 
 urlpatterns = [
+    path("v1/traces", otlp.traces, name="otlp_traces"),
     path("api/v1/imports", imports_api.imports, name="api_imports"),
     path("api/v1/imports/<int:import_id>", imports_api.import_one, name="api_import"),
     path("api/v1/imports/<int:import_id>/files/<int:n>", imports_api.import_file, name="api_import_file"),

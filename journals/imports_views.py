@@ -29,11 +29,12 @@ STATES = {
 @access.role_required("viewer")
 @require_safe
 def imports(request: HttpRequest) -> HttpResponse:
-    """Sources, and imports newest first."""
-    rows, older = imports_queries.import_rows(before=_number(request, "before"))
+    """Sources, and imports newest first: files, or with `?batches=1` what came over /v1/traces."""
+    batches = request.GET.get("batches") == "1"
+    rows, older = imports_queries.import_rows(before=_number(request, "before"), batches=batches)
     context = {
         "sources": imports_queries.source_rows(), "rows": rows, "older": older, "states": STATES,
-        "may_import": access.has_role(request.user, "operator"), "exports": _exports(),
+        "batches": batches, "has_batches": batches or imports_queries.has_batches(), "may_import": access.has_role(request.user, "operator"), "exports": _exports(),
     }  # fmt: skip
     return render(request, "journals/imports.html", context)
 

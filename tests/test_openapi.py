@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import get_resolver
 
-from config.openapi import OPERATIONS, document
+from config.openapi import OPERATIONS, SPANS, document
 
 LINE = b'{"id":"1.1","run":"x","kind":"note"}'
 
@@ -59,6 +59,7 @@ def test_every_call_takes_the_scopes_that_it_says(path: str, method: str, scope:
 def test_the_document_is_openapi() -> None:
     made = document()
     assert made["openapi"] == "3.1.0"
+    assert made["paths"]["/v1/traces"]["servers"] == [{"url": "/"}]
     assert (
         "agent" in made["paths"]["/runs"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
     )
@@ -70,4 +71,5 @@ def test_the_page_lists_every_call(people: Any) -> None:
     client.force_login(people["vera"])
     html = client.get("/api/").content.decode()
     assert all(f"/api/v1{path}" in html for path in OPERATIONS)
+    assert all(path in html for path in SPANS)
     assert "LeaseLost" in html
