@@ -137,7 +137,7 @@ def _says_diverged(seen: Seen) -> bool:
 
 
 def _diverged_findings(journal: Journal, ground: Ground) -> Iterator[Finding]:
-    numbers = diverged(journal.entries)
+    numbers = list(dict.fromkeys(diverged(journal.entries)))
     stuck = (ground.facts.stuck if ground.facts else None) or {}
     if says_diverged(stuck) and isinstance(stuck.get("event"), int):
         numbers = [*numbers, stuck["event"]]

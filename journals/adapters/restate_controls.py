@@ -27,14 +27,11 @@ CONTROLS: Final = (
     ),
     Control(
         action="move",
-        does="pause it first: it then goes on on this deployment, and its journal keeps no word of the move",
-        words=(*_PATCH, f"{_ADMIN}/pause"),
-    ),
-    Control(
-        action="move",
-        does="then this; recorded entries must fit the code of this deployment, and a step without a result runs again",
+        does="a paused run goes on on this deployment, and its journal keeps no word of the move; recorded entries must fit that "
+        "code, and a step without a result runs again",
         words=(*_PATCH, f"{_ADMIN}/resume?deployment={{build}}"),
     ),
+    Control(action="move", does="pauses it before that", words=(*_PATCH, f"{_ADMIN}/pause")),
     Control(
         action="release",
         does="lets a paused run go on, on the deployment that it is pinned to",

@@ -11,7 +11,7 @@ from drainboard import wire
 
 from journals.adapters import ADAPTERS
 from journals.adapters.base import InputFile, Line, Options
-from tests.adapters import dbos_exports, temporal_captures
+from tests.adapters import dbos_exports, restate_captures, temporal_captures
 from tests.runs.journal import fold_import, imported
 from tests.runs.test_nothing_gets_calmer import calmer
 
@@ -36,8 +36,21 @@ DBOS = (
     "i-cancelled.cancelled",
 )
 
+RESTATE = (
+    "b_sigkill_in_send_refund#3_2s_after_SIGKILL",
+    "b_sigkill_in_send_refund#4_after_recovery",
+    "c_parked_awakeable#parked",
+    "e_retries_then_success#during_backoff",
+    "f_same_endpoint_changed_code_journal_mismatch#mismatch",
+    "h_timer_child_calls#after",
+    "i_cancelled_killed_paused#killed",
+)
+
 
 def files(runtime: str, capture: str) -> list[InputFile]:
+    if runtime == "restate":
+        name, _, key = capture.partition("#")
+        return [InputFile.of(name, restate_captures.rows([restate_captures.snapshot(name, key)]))]
     if runtime == "dbos":
         name = f"{capture}.tables.json"
         return [InputFile.of(name, dbos_exports.bytes_of(name))]
@@ -71,7 +84,12 @@ def less(raws: list[bytes]) -> Iterator[tuple[str, list[bytes], list[int]]]:
                 )
 
 
-@pytest.mark.parametrize(("runtime", "capture"), [*(("temporal", c) for c in TEMPORAL), *(("dbos", c) for c in DBOS)])
+CAPTURES = [
+    (runtime, c) for runtime, names in (("temporal", TEMPORAL), ("dbos", DBOS), ("restate", RESTATE)) for c in names
+]
+
+
+@pytest.mark.parametrize(("runtime", "capture"), CAPTURES)
 def test_without_a_line_or_a_field(runtime: str, capture: str) -> None:
     adapter = ADAPTERS[runtime]
     runs: dict[str, list[bytes]] = {}
