@@ -94,20 +94,19 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     """The runs of all files, each with its `runtime.state` at its end. Answers about one run are put together over all files."""
     found = [find(f) for f in files]
     lines: Counter[str] = Counter()
-    used: dict[str, list[str]] = {f.path: [] for f in found}
+    used: dict[str, dict[str, None]] = {f.path: {} for f in found}
     nameless: list[Unread] = []
     groups = _runs(snapshots(found), nameless)
     for run, shots in groups.items():
         for shot in shots:
-            used[shot.path].append(run)
+            used[shot.path][run] = None
             for event in shot.events or []:
-                if run not in used[event.path]:
-                    used[event.path].append(run)
+                used[event.path][run] = None
         for item in _run(run, shots, options):
             lines[item.path] += isinstance(item, Line)
             yield item
     for one in found:
-        yield from _close(one, lines[one.path], used[one.path], [u for u in nameless if u.path == one.path])
+        yield from _close(one, lines[one.path], list(used[one.path]), [u for u in nameless if u.path == one.path])
 
 
 def _runs(shots: Sequence[Snapshot], nameless: list[Unread]) -> dict[str, list[Snapshot]]:
@@ -261,12 +260,10 @@ def _close(one: Found, lines: int, runs: Sequence[str], nameless: Sequence[Unrea
     if one.payloads:
         yield Note(one.path, f"{len(one.payloads)} rows of Payloads, shown with the events that name them")
     if not lines:
-        yield Note(
-            one.path, f"used beside the history of {', '.join(shown(r) for r in dict.fromkeys(runs)) or 'no run'}"
-        )
+        yield Note(one.path, f"used beside the history of {', '.join(shown(r) for r in runs[:5]) or 'no run'}")
     yield from unread
     if one.torn:
-        yield Partial(one.path, one.torn, tuple(dict.fromkeys(runs)))
+        yield Partial(one.path, one.torn, tuple(runs))
     if one.lost:
-        yield Partial(one.path, one.lost, tuple(dict.fromkeys(runs)), "missing_entry")
+        yield Partial(one.path, one.lost, tuple(runs), "missing_entry")
     yield Counted(one.path, lines + len(unread))

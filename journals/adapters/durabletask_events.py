@@ -42,7 +42,7 @@ ANSWERS: Final = {
 _ABOUT: Final = frozenset(("event_id", "timestamp", "_timestamp", "event_type", "router"))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Event:
     """A history event, whatever the form it came in."""
 
@@ -164,6 +164,10 @@ def _event(kind: str, fields: Fields, record: Record, path: str) -> Event:
     made.ref = integer(fields, "timer_id" if kind == "TimerFired" else "task_scheduled_id")
     made.input = fields.get("input", wire.MISSING)
     made.result = fields.get("result", wire.MISSING)
+    for name, column in (("input", "input_blob_name"), ("result", "result_blob_name")):
+        if blob := text(fields, column):  # Azure Storage keeps a large value apart and only its name in the row
+            setattr(made, name, {"blob": blob})
+            made.odd = (*made.odd, "opaque_payload")
     made.error = failure_of(fields) if failed else None
     made.until = stamp(fields.get("fire_at"))
     return made

@@ -106,10 +106,13 @@ def _gaps_of_form(history: History) -> dict[str, Any]:
 def _pending(history: History, live: bool) -> list[dict[str, Any]]:
     """Tasks without an answer, of runs that are over too; and failed ones that a retry policy will try again."""
     made = []
+    timers = {t.turn: t.order for t in history.steps.steps if t.what == "timer" and not t.answered}
     for step in history.steps.steps:
-        if step.what == "task" and not step.answered:
+        if step.what != "task":
+            continue
+        if not step.answered:
             made.append(_place(step))
-        elif live and step.what == "task" and not step.ok and step.attempt > 1 and _retry_timer(history, step):
+        elif live and not step.ok and step.attempt > 1 and timers.get(step.ended_turn, -1) > step.order:
             failed = step.error or {}
             made.append({**_place(step), "last_failure": {k: failed[k] for k in ("type", "message") if k in failed}})
     return made
@@ -125,13 +128,6 @@ def _place(step: Step) -> dict[str, Any]:
         "last_failure": None,
         "last_started_at": None,
     }
-
-
-def _retry_timer(history: History, step: Step) -> bool:
-    return any(
-        t.what == "timer" and not t.answered and t.turn == step.ended_turn and t.order > step.order
-        for t in history.steps.steps
-    )
 
 
 def _waiting(history: History, told: Snapshot, word: str) -> list[dict[str, Any]]:

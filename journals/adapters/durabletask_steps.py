@@ -7,6 +7,8 @@ number, DurableTask.Core under a new one, in the turn in which a timer fires tha
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +27,7 @@ _WINDOW = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Step:
     """A step as far as the events told it so far."""
 
@@ -56,10 +58,10 @@ class Steps:
     turn: int = 0
     progress: int = 0  # answers and messages that have come
     _by_number: dict[int, Step] = field(default_factory=dict)
-    _by_place: dict[str, list[Step]] = field(default_factory=dict)
+    _by_place: dict[str, deque[Step]] = field(default_factory=dict)
     _taken: set[int] = field(default_factory=set)  # step numbers
     _highest: int = 0
-    _skipped: list[int] = field(default_factory=list)  # numbers that are no steps of their own
+    _skipped: list[int] = field(default_factory=list)  # numbers that are no steps of their own, ascending
     _ids: dict[str, int] = field(default_factory=dict)
     _failed: dict[tuple[str, str | None, str | None], list[Step]] = field(default_factory=dict)
     _fired: list[Step] = field(default_factory=list)  # timers that fired and that no retry waited for
@@ -82,7 +84,7 @@ class Steps:
         elif event.type == "EventRaised":
             self.progress += 1
         elif event.type in _COUNTED and event.number is not None:
-            self._skipped.append(event.number)
+            insort(self._skipped, event.number)
 
     def scheduled(self, event: Event) -> Step:
         """The step that this schedule begins or tries again."""
@@ -101,7 +103,7 @@ class Steps:
         step.turn, step.progress = self.turn, self.progress
         if event.number is not None:
             self._by_number[event.number] = step
-        self._by_place.setdefault(event.place, []).append(step)
+        self._by_place.setdefault(event.place, deque()).append(step)
         return step
 
     def answer(self, event: Event) -> Step | None:
@@ -111,8 +113,10 @@ class Steps:
         if self.numbered:
             step = self._by_number.get(event.ref) if event.ref is not None else None
         else:
-            open_ones = [s for s in self._by_place.get(event.place, ()) if not s.answered]
-            step = open_ones[0] if open_ones else None
+            here = self._by_place.get(event.place)
+            while here and here[0].answered:
+                here.popleft()
+            step = here[0] if here else None
         if step is None or step.what != what:
             return None
         step.answered, step.ok, step.ended_turn = True, ok, self.turn
@@ -127,7 +131,7 @@ class Steps:
         """The step number that belongs to one of the runtime's numbers."""
         if ref is None or ref < self.base:
             return None
-        return ref - self.base + 1 - sum(1 for n in self._skipped if n < ref)
+        return ref - self.base + 1 - bisect_left(self._skipped, ref)
 
     def _number(self, event: Event) -> int:
         given = self.number_of(event.number) if self.numbered else None
@@ -152,7 +156,7 @@ class Steps:
                 failed.remove(step)
                 self._fired.remove(timer)
                 if event.number is not None:
-                    self._skipped.append(event.number)
+                    insort(self._skipped, event.number)
                 return step
         return None
 

@@ -69,8 +69,9 @@ def test_without_outputs_the_same_steps_stand_and_the_missing_results_are_named(
     assert "out" not in less.entry(CASE, "task:get_count@2026-08-05T07:00:03Z:completed")
 
 
-def test_both_answers_in_one_import_are_one_journal_of_the_fuller_lines() -> None:
-    paths = [HERE / "case-07" / f"instance-{w}-output.json" for w in ("without", "with")]
+@pytest.mark.parametrize("order", [("without", "with"), ("with", "without")])
+def test_both_answers_in_one_import_are_one_journal_of_the_fuller_lines(order: tuple[str, str]) -> None:
+    paths = [HERE / "case-07" / f"instance-{w}-output.json" for w in order]
     both = read(*(InputFile.of(p.name, p.read_bytes()) for p in paths))
     alone = read_capture("case-07/instance-with-output.json")
     assert {e["id"] for e in both.entries(CASE)} >= {e["id"] for e in alone.entries(CASE)[:-1]}

@@ -74,6 +74,22 @@ def test_an_equal_request_in_another_turn_than_the_timers_is_a_step_of_its_own()
     assert started(made) == [("task:0", 1, 1), ("task:2", 3, 1)]
 
 
+def test_an_http_answer_without_inputs_makes_no_attempt_of_a_step_that_may_be_another() -> None:
+    events = [
+        {"EventType": "TaskFailed", "Timestamp": at(1), "ScheduledTime": at(0), "FunctionName": "pay", "Reason": "no"},
+        {"EventType": "TimerCreated", "Timestamp": at(2), "FireAt": at(3)},
+        {"EventType": "TimerFired", "Timestamp": at(3), "FireAt": at(3)},
+        {"EventType": "TaskScheduled", "Timestamp": at(4), "Name": "pay"},
+    ]
+    answer = {"instanceId": "i", "runtimeStatus": "Running", "historyEvents": events}
+    assert [(step, attempt) for _, step, attempt in started(read_json(answer), "i")] == [(1, 1), (3, 1)]
+    given = [{**e, "Input": "5"} if "FireAt" not in e else e for e in events]
+    assert [(step, attempt) for _, step, attempt in started(read_json({**answer, "historyEvents": given}), "i")] == [
+        (1, 1),
+        (1, 2),
+    ]
+
+
 def test_numbers_from_zero_are_moved_to_one_and_messages_sent_take_no_step() -> None:
     events = turn(0, STARTED, core("TaskScheduled", 0.2, EventId=0, Name="a"), core("EventSent", 0.3, EventId=1, Name="x", Input="1"), core("TaskScheduled", 0.4, EventId=2, Name="b"))  # fmt: skip
     made = read_json(rows_of(events))
@@ -208,6 +224,14 @@ def test_two_answers_to_one_task_are_both_kept() -> None:
         "task:0:completed",
         "task:0:completed#2",
     ]
+
+
+def test_a_large_value_that_is_kept_apart_is_named_and_called_closed() -> None:
+    big = core("TaskScheduled", 0.2, EventId=0, Name="pay", InputBlobName="i/message-1.json.gz")
+    made = read_json(rows_of(turn(0, STARTED, big)))
+    (line,) = [x for x in made.lines if b'"id":"task:0"' in x.raw]
+    assert json.loads(line.raw)["in"] == {"blob": "i/message-1.json.gz"}
+    assert "opaque_payload" in line.oddities
 
 
 def test_a_time_that_is_none_stays_absent_and_is_counted() -> None:
