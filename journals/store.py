@@ -25,13 +25,13 @@ from journals.bodies import keep_payloads
 from journals.cursors import plain_cursor
 from journals.foreign import Foreign, IngestResult, ingest
 from journals.heads import HeadRow, change, find, find_executions, first_seen, head, lock, renew
-from journals.reading import StoredEntry, Verified, entries_at, export, read, skeleton, verify
+from journals.reading import StoredEntry, Verified, entries_at, export, positions_of, read, skeleton, verify
 from journals.sources import native_source, new_key, source_id
 from journals.text import decode_text, encode_text
 
 __all__ = [
     "Appended", "Foreign", "HeadRow", "IngestResult", "StoredEntry", "Verified", "append", "change", "create", "decode_text", "encode_text",
-    "entries_at", "export", "find", "find_executions", "first_seen", "head", "ingest", "lock", "native_source", "new_key", "position_of", "read", "record", "renew",
+    "entries_at", "export", "find", "find_executions", "first_seen", "head", "ingest", "lock", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew",
     "skeleton", "source_id", "verify", "waits_for",
 ]  # fmt: skip
 

@@ -56,7 +56,7 @@ def test_no_order_of_cards_or_requests_swaps_two_decisions(posted: Any, asked: A
         ([NO, {**YES, "type": "yes"}], "none of approve, reject"),
         ([YES, edit("delete_file", path="/srv/everything")], "may change arguments only: 'send-1' is send_email, not delete_file"),
         ([YES, EDIT], "must give `edited_action`"),
-        ([YES, edit("send_email", **SEND["args"])], "changes nothing"),
+        ([YES, edit("send_email", to="person@example.test", subject="Report")], "changes nothing"),
         ([YES, edit("send_email", n=2**60)], "more than one way"),
         ([NO, {**YES, "type": "edit", "edited_action": {"name": "delete_file", "args": {"path": "/srv/b"}}}], "'edit' is not allowed about 'delete-1'"),
     ],
