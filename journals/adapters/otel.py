@@ -29,6 +29,15 @@ INFO = AdapterInfo(
         says_end=False,
         note="A span is sent when it ends: a step in flight, and one that was lost in a crash, leaves nothing.",
     ),
+    limits=(
+        {
+            "what": "attributes",
+            "unit": "attributes of a span",
+            "limit": 128,
+            "source": "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT, default of the SDKs",
+            "as_of": "2026-11-29",
+        },
+    ),
     how_to_export="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://HOST/v1/traces "
     'OTEL_EXPORTER_OTLP_TRACES_HEADERS="authorization=Bearer%20TOKEN" your-agent'
     "   (or the file that the collector's file exporter writes)",

@@ -11,7 +11,7 @@ from drainboard import wire
 from drainboard.versions import tool_digest
 
 from journals.adapters.base import Line, Options
-from journals.adapters.names import effect_of, key_of, versions_at
+from journals.adapters.names import effect_of, first_match, key_of, pointers, versions_at
 from journals.adapters.otel_names import Texts, answered, asked, deferred, name_of
 from journals.adapters.otel_span import Event, Span
 from journals.adapters.values import utc_nanos
@@ -56,9 +56,12 @@ def run_of(span: Span) -> str:
 
 def lines_of(span: Span, kind: str, options: Options) -> Iterator[Made]:
     """The lines of a span: of a root the run's start and end, of a step its end (its start when it has not ended), of an agent
-    inside a run the child, of other GenAI spans a note. Nothing for a span of something else that is no root. `kind` is that of
+    inside a run the child, of other GenAI spans a note. Nothing for a span of something else that is no root. A source's mapping
+    may name spans (`roots`, shell patterns) that are roots although a gateway's span, which is not sent here, holds them. `kind` is that of
     `otel_names.kind_of`."""
     _take_events(span)
+    if span.parent and first_match(span.name, {name: "root" for name in pointers(options.mapping.get("roots"))}):
+        span.parent = ""
     root = not span.parent and bool(span.id)
     if root:
         yield _line(span, _started(span, kind, options))
@@ -70,8 +73,8 @@ def lines_of(span: Span, kind: str, options: Options) -> Iterator[Made]:
         yield _line(span, _note(span, options))
     waits = list(_deferred(span, options)) if kind == "agent" and span.end is not None else []
     yield from (_line(span, made) for made in waits)
-    if root and span.end is not None and not waits:
-        yield _line(span, _ended(span, kind, options))
+    if root and span.end is not None:
+        yield _line(span, _ended(span, kind, options, waits=bool(waits)))
 
 
 def _line(span: Span, fields: Mapping[str, Any]) -> Made:
@@ -141,7 +144,8 @@ def _started(span: Span, kind: str, options: Options) -> dict[str, Any]:
     }
 
 
-def _ended(span: Span, kind: str, options: Options) -> dict[str, Any]:
+def _ended(span: Span, kind: str, options: Options, *, waits: bool) -> dict[str, Any]:
+    """The end of the run. `encloses`: the span only closes what is around the work, so a parking before it stands."""
     texts = Texts(span)
     made = {
         "id": f"{span.id}:end",
@@ -149,7 +153,7 @@ def _ended(span: Span, kind: str, options: Options) -> dict[str, Any]:
         "kind": "run.failed" if span.failed else "run.completed",
         "order": span.end,
         **_base(span, kind, options),
-        "encloses": kind in ("note", "") or None,
+        "encloses": waits or kind in ("note", "") or None,
     }
     if kind in ("agent", "note", ""):
         made |= {"out": texts.run_output(), "usage": _usage(span), "cut": texts.cut}
@@ -276,6 +280,7 @@ def _versions(span: Span, options: Options) -> dict[str, Any]:
     digest of each tool offered. A source's mapping points below /attributes and /resource."""
     document = {"attributes": span.attributes, "resource": span.source.resource}
     found = versions_at(document, _VERSIONS, options.mapping)
+    found |= versions_at(document, {}, options.mapping, under="step_versions")
     texts = Texts(span)
     system, tools = texts.instructions(), texts.tools()
     if "prompt" not in found and system is not wire.MISSING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -69,3 +70,19 @@ def test_a_span_that_began_after_the_root_ended_leaves_the_run_open() -> None:
     late = span("pay", {"gen_ai.tool.name": "pay"}, startTimeUnixNano="1785744003000000000", endTimeUnixNano="1785744004000000000")  # fmt: skip
     (made,) = folded(request(span("chat m", GENAI | {"x": 1}, **{k: v for k, v in ROOT.items() if k != "name"}), late)).values()  # fmt: skip
     assert made.status == "unknown"
+
+
+def test_a_root_agent_that_asks_for_an_approval_is_parked() -> None:
+    asks = json.dumps({"calls": [], "approvals": [{"tool_name": "pay", "args": "{}", "tool_call_id": "call_1"}]})
+    agent = {"gen_ai.operation.name": "invoke_agent", "final_result": asks}
+    (made,) = folded(request(span("agent", agent, spanId="00000000000000a0", parentSpanId=""))).values()
+    assert (made.status, made.parked_on, made.complete) == ("parked", "approval:call_1", False)
+
+
+def test_a_span_that_the_mapping_calls_a_root_ends_the_run_although_a_gateway_holds_it() -> None:
+    local = span("POST /refund", {"http.request.method": "POST"}, spanId="00000000000000b0")
+    data = request(local, span("chat m", GENAI, parentSpanId="00000000000000b0"))
+    (made,) = folded(data).values()
+    assert (made.status, made.complete) == ("unknown", False)
+    (made,) = folded(data, mapping={"roots": ["POST *"]}).values()
+    assert (made.status, made.complete) == ("completed", True)
