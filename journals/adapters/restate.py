@@ -45,17 +45,10 @@ INFO: Final = AdapterInfo(
     controls=CONTROLS,
     limits=(
         {
-            "what": "message",
+            "what": "message_bytes",
             "unit": "bytes",
-            "limit": 32 * 1024 * 1024,
-            "source": "RT0003 of restate-server 1.7.12: a larger step result is refused and the step runs again at every retry",
-            "as_of": "2026",
-        },
-        {
-            "what": "journal_retention",
-            "unit": "seconds",
-            "limit": 86_400,
-            "source": "default of a service: the journal of a completed run is kept so long",
+            "limit": 33_816_576,
+            "source": "RT0003 of restate-server 1.7.12: a larger result is refused, and its step runs again at every retry",
             "as_of": "2026",
         },
     ),

@@ -18,7 +18,7 @@ from journals.adapters.restate_entries import AWAKEABLES, CANCEL, Entry
 from journals.adapters.restate_events import Failures, invocation_lines
 from journals.adapters.restate_line import Fields, call_of, digest, effect, line, record_of, run_kind
 from journals.adapters.restate_rows import Row
-from journals.adapters.restate_runs import RUNS, Snapshot, awakeable_id
+from journals.adapters.restate_runs import RUNS, Snapshot, answers_of, awakeable_id
 from journals.adapters.restate_versions import model_said, state_versions, versions_of
 from journals.adapters.values import text, utc
 
@@ -252,6 +252,7 @@ def _asked(snapshot: Snapshot, index: int, row: Row) -> Line:
     """That a run waits for an awakeable: known from what it is suspended on, or from its answer. When it was made is not."""
     place = awakeable_place(snapshot.run, index)
     made = {"id": f"awakeable:{index}", "kind": "approval.requested", "name": f"awakeable {index}", **place}
+    made |= answers_of(snapshot.run, index)
     return line(snapshot, row, f"{record_of(row)}#awakeable", made)
 
 

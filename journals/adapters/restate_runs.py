@@ -146,6 +146,19 @@ def awakeable_id(run: str, index: int) -> str:
     return "sign_1" + base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
+def answers_of(run: str, index: int) -> dict[str, str]:
+    """The id of an awakeable and the calls that answer it, at a local server's address; empty for a run id of another form."""
+    ident = awakeable_id(run, index)
+    if not ident:
+        return {}
+    call = f"curl -X POST http://localhost:8080/restate/awakeables/{ident}"
+    return {
+        "awakeable": ident,
+        "resolve": f"{call}/resolve --json '{{\"approved\": true}}'",
+        "reject": f"{call}/reject --data REASON",
+    }
+
+
 def _base62(digits: str) -> int | None:
     value = 0
     for c in digits:

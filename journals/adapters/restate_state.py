@@ -21,7 +21,7 @@ from journals.adapters.restate_runs import (
     RUNS,
     Event,
     Snapshot,
-    awakeable_id,
+    answers_of,
     moment,
 )
 from journals.adapters.restate_trouble import mismatch_of, stranded_of, stuck_of
@@ -172,7 +172,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[Fields]:
             "step": place["step"],
             "what": f"approval:{place['approval']}",
             "since": since,
-            **_answer_commands(snapshot.run, index),
+            **answers_of(snapshot.run, index),
         }
     for name in _signals(snapshot):
         yield {"branch": "", "step": None, "what": f"signal:{name}", "since": since}
@@ -202,18 +202,6 @@ def _waits_for(snapshot: Snapshot, entry: Entry) -> Fields:
         "name": entry.name or None,
         "until": until,
         "since": entry.at,
-    }
-
-
-def _answer_commands(run: str, index: int) -> Fields:
-    ident = awakeable_id(run, index)
-    if not ident:
-        return {}
-    call = f"curl -X POST http://localhost:8080/restate/awakeables/{ident}"
-    return {
-        "awakeable": ident,
-        "resolve": f"{call}/resolve --json '{{\"approved\": true}}'",
-        "reject": f"{call}/reject --data REASON",
     }
 
 

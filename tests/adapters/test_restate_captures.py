@@ -113,6 +113,7 @@ def test_an_awakeable_is_an_approval_under_the_id_that_answers_it() -> None:
     asked, decided = [m for m in lines(items) if m["kind"].startswith("approval.")]
     ident = snapshot("c_parked_awakeable", "approval_call")["request"].split("/")[-2]
     assert asked["approval"] == decided["approval"] == ident
+    assert asked["reject"] == f"curl -X POST http://localhost:8080/restate/awakeables/{ident}/reject --data REASON"
     assert (decided["decision"], decided["by"]) == ("approve", "maria")
     parked = state(read(one("c_parked_awakeable", "parked")))
     assert parked["awakeable"] == ident
