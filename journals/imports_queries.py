@@ -88,11 +88,20 @@ def _source(name: str, runtime: str, native: bool, created_at: datetime, runs: i
 
 def _limit(told: Mapping[str, Any]) -> LimitText:
     number, what, unit = int(told["limit"]), str(told["what"]), str(told.get("unit") or "")
-    words = {"bytes": "", "result_bytes": " a result", "message_bytes": " a message"}
-    sized = unit == "bytes" or what.endswith("bytes")
-    mib, rest = divmod(number, 1024 * 1024)
-    amount = f"{number:,} {unit or what}" if not sized else f"{mib:,} MiB" if not rest else f"{number // 1024:,} KiB"
-    named = amount + (words.get(what, f" ({what.replace('_', ' ')})") if sized else "")
+    if unit == "bytes" or what.endswith("bytes"):
+        mib, rest = divmod(number, 1024 * 1024)
+        amount = f"{number:,} bytes" if number % 1024 else f"{number // 1024:,} KiB" if rest else f"{mib:,} MiB"
+    else:
+        amount = f"{number:,} {unit or what}"
+    plain = {
+        "entries": "",
+        "bytes": "",
+        "steps": "",
+        "operations": "",
+        "result_bytes": " a result",
+        "message_bytes": " a message",
+    }
+    named = amount + plain.get(what, f" ({what.replace('_', ' ')})")
     return LimitText(named, ", ".join(p for p in (str(told.get("source") or ""), str(told.get("as_of") or "")) if p))
 
 

@@ -36,6 +36,10 @@ class LimitWords:
     entry: int | None
     share: float
 
+    @property
+    def measured(self) -> bool:
+        return self.share >= 0
+
 
 def worded(limits: Sequence[Mapping[str, Any]]) -> list[LimitWords]:
     """The limits in words, the one that is used most first; those that nothing measures last."""
