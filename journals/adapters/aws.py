@@ -69,6 +69,7 @@ _SIGNS: Final = (
         re.compile(rb'"EventType"\s*:\s*"(?:Execution|Step|Context|Wait|Callback|ChainedInvoke|Invocation)[A-Z]'),
         b'"EventTimestamp"',
     ),
+    (re.compile(rb'"DurableExecutionArn"\s*:\s*"[^"]*/durable-execution/[^"]+"'), b""),
     (re.compile(rb'"DurableExecutionArn"\s*:\s*"[^"]*/[^"]+"'), b'"Status"'),
     (re.compile(rb'"DurableExecutions"\s*:\s*\[\s*\]'), b""),
     (re.compile(rb'"Type"\s*:\s*"(?:EXECUTION|CONTEXT|STEP|WAIT|CALLBACK|CHAINED_INVOKE)"'), b'"Operations"'),

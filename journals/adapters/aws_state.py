@@ -56,7 +56,7 @@ def state_of(
     made: dict[str, Any] = {
         "runtime_status": word or None,
         "status": "stuck" if loop else status,
-        "complete": bool(run.ended) and held["whole"] is True,
+        "complete": bool(run.ended) and held["whole"] is True and not damaged,
         "as_of": as_of(run, described),
         "loop": loop,
         "stuck": {"cause": "replay_loop", "message": f"{loop['recoveries']} invocations without a new event"}

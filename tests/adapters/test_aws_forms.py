@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from journals.adapters.base import Note, Partial, Refused, Unread
+from journals.adapters import aws
+from journals.adapters.base import InputFile, Note, Partial, Refused, Unread
 
 from .aws_captures import ARN, BEGUN, capture, dump, events, execution, history, read, respelled
 
@@ -50,6 +51,12 @@ def test_a_description_names_the_history_beside_it(shape: str) -> None:
         "files of one name": [("r.history.json", dump(told["Events"])), ("r.execution.json", dump(facts))],
     }[shape]
     assert read(*files).raws == WHOLE.raws
+
+
+def test_a_description_is_known_before_its_status_is_read() -> None:
+    big = {"DurableExecutionArn": ARN, "InputPayload": "x" * 100_000, "Status": "RUNNING"}
+    assert aws.sniff([InputFile.of("x.json", dump(big))]) > 0.9
+    assert aws.sniff([InputFile.of("x.json", dump({"DurableExecutions": []}))]) > 0.9
 
 
 def test_a_history_alone_says_what_to_add() -> None:
