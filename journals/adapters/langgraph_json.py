@@ -9,14 +9,16 @@ from typing import Any, Final
 
 from drainboard import wire
 
-from journals.adapters.base import InputFile, Note, Partial, Refused, run_problem
+from journals.adapters.base import InputFile, Note, Partial, Refused, run_problem, shown
 from journals.adapters.jsonscan import Value, documents, is_whole, walk
-from journals.adapters.langgraph_forms import CHECKPOINTS, WANTED, Checkpoint, Part, Task, table_of
+from journals.adapters.langgraph_forms import WANTED, WRITES, Checkpoint, Part, Task, table_of
 from journals.adapters.tables import Place
 from journals.adapters.values import text
 
 _INNER: Final = re.compile(r"(?:/(?:history|state|states|thread|threads|runs|values|items|data|\d+))+$")
 _ROWS: Final = re.compile(r"(?:/(?:" + "|".join(WANTED) + r"|rows))?(?:/\d+)?$")
+_ROW: Final = re.compile(r"/(" + "|".join(WANTED) + r")/\d+$")
+_SNAPSHOT: Final = re.compile(r"/history/\d+$")
 _LEVELS: Final = 6
 
 
@@ -32,23 +34,45 @@ class Answers:
 def read_json(file: InputFile) -> tuple[Part, Answers]:
     """The records of one JSON file (also one value a line); a file without any gives a part whose only problem is `Refused`."""
     part, made, data = Part(file.path), Answers(), file.read()
-    torn, others = "", 0
+    torn, others = "", list[str]()
     for n, document in enumerate(documents(data)):
         if not is_whole(document) and document.form not in ("{", "["):
             _skip(part, document, "this is no JSON")
             continue
         prefix = f"/{n}" if n else ""
-        for value in walk(document, _wanted, levels=_LEVELS):
-            if value.torn:
-                continue
-            others += not _take(part, made, value, prefix)
+        others += _document(part, made, document, prefix)
         if document.torn:
             torn = "the JSON is torn"
             _skip(part, _tail(document), "the file ends or breaks here")
     if torn or file.cut:
         part.tear(file.cut or torn)
+    if others and (part.rows or made.snapshots or made.threads):
+        part.problems.append(
+            Note(part.path, f"no answers of LangGraph: {shown(', '.join(dict.fromkeys(others)), 200)}")
+        )
     _judge(part, made, data)
     return part, made
+
+
+def _document(part: Part, made: Answers, document: Value, prefix: str) -> list[str]:
+    """Takes what is in one document; answers the names of its members that hold nothing of LangGraph. Elements of a list that
+    hold nothing are unread."""
+    if _wanted(document) or document.form not in ("{", "["):
+        if not document.torn:
+            _take(part, made, document, prefix)
+        return []
+    named = list(document.members()) or [("", element) for element in document.elements()]
+    others = []
+    for name, inner in named:
+        found = list(walk(inner, _wanted, levels=_LEVELS))
+        for value in found:
+            if not value.torn:
+                _take(part, made, value, prefix)
+        if not found and not inner.torn and name and name not in WANTED:
+            others.append(name)
+        elif not found and not inner.torn and not name:
+            _skip(part, inner, "no table row, state snapshot or thread of LangGraph")
+    return others
 
 
 def _skip(part: Part, value: Value, reason: str) -> None:
@@ -69,7 +93,9 @@ def _keys(value: Value) -> set[str]:
 
 
 def _wanted(value: Value) -> bool:
-    return bool(_what(_keys(value))) if value.form == "{" else False
+    return value.form == "{" and bool(
+        _ROW.search(value.pointer) or _SNAPSHOT.search(value.pointer) or _what(_keys(value))
+    )
 
 
 def _what(keys: set[str]) -> str:
@@ -89,17 +115,23 @@ def _what(keys: set[str]) -> str:
     )
 
 
-def _take(part: Part, made: Answers, value: Value, prefix: str) -> bool:
-    """Sorts one record in; false for one that is no part of a thread."""
+def _take(part: Part, made: Answers, value: Value, prefix: str) -> None:
+    """Sorts one record in. An object in an array that is named after a table is a row of it, whatever it holds, and one in a
+    `history` a snapshot."""
+    named = _ROW.search(value.pointer)
     what, record = _what(_keys(value)), f"{prefix}{value.pointer}"
+    if named and (what not in WANTED or what in WRITES):
+        what = named.group(1)
+    elif _SNAPSHOT.search(value.pointer):
+        what = "snapshot"
     try:
         fields, _ = value.load()
     except wire.MalformedLine as e:
         _skip(part, value, f"not JSON: {e}")
-        return True
+        return
     if not isinstance(fields, Mapping):
         _skip(part, value, "too deep or wide to unfold")
-        return True
+        return
     part.counts[what] = part.counts.get(what, 0) + (what not in WANTED)
     if what == "snapshot":
         _snapshot(part, made, value, fields, record)
@@ -107,18 +139,10 @@ def _take(part: Part, made: Answers, value: Value, prefix: str) -> bool:
         made.threads.setdefault(_group(record), []).append((fields, record))
     elif what == "run":
         made.runs.setdefault(_group(record), []).append(fields)
-    elif what != "assistant":
+    elif what in WANTED:
         place = Place(value.line, value.start, value.data[value.start : value.start + 400])
-        named = re.search(r"/(" + "|".join(WANTED) + r")/\d+$", record)
         part.known.add(what)
-        part.take(
-            named.group(1) if named and named.group(1) != CHECKPOINTS else what,
-            fields,
-            place,
-            group=_ROWS.sub("", record),
-            record=record,
-        )
-    return what != "assistant"
+        part.take(what, fields, place, group=_ROWS.sub("", record), record=record)
 
 
 def _group(record: str) -> str:

@@ -85,8 +85,22 @@ class Lines:
     def _starts(self, here: Checkpoint) -> bool:
         return any(task.id != NOBODY for task in here.tasks.values())
 
-    def _line(self, here: Checkpoint, record: str, fields: Mapping[str, Any], path: str = "") -> Line:
-        return made_line(self.thread.id, fields, record, path or here.path)
+    def _line(
+        self, here: Checkpoint, record: str, fields: Mapping[str, Any], path: str = "", *, made_it: bool = False
+    ) -> Line:
+        """A line about what started from a checkpoint, or about what made it."""
+        return made_line(self.thread.id, {"seq": self._seq(here, made_it), **fields}, record, path or here.path)
+
+    def _seq(self, here: Checkpoint, made_it: bool) -> int | None:
+        """The super-step of the main graph, from 1, in which it happened; that of the step that runs the subgraph."""
+        for _ in range(100):
+            if not here.ns:
+                return max(1, here.step + (0 if made_it else 1))
+            owner = self.thread.nested.get(here.ns)
+            if owner is None:
+                return None
+            here, made_it = owner.checkpoint, False
+        return None
 
     def _versions(self, here: Checkpoint) -> dict[str, Any] | None:
         return versions_of(here.metadata, self.options.mapping) or None
@@ -123,9 +137,9 @@ class Lines:
             "build": build_of(versions),
             "metadata": _about(here),
         }
-        yield self._line(here, here.record, made)
+        yield self._line(here, here.record, made, made_it=True)
         start = next((t for t in here.tasks.values() if t.name == "__start__" and t.done), None)
-        if start is not None and stage.begun + 1 > 0:
+        if start is not None:
             made = {
                 **base,
                 "id": f"task:{start.id}",
@@ -152,7 +166,7 @@ class Lines:
             "checkpoint": here.id,
             "parent_checkpoint": here.parent,
         }
-        return self._line(here, here.record, made)
+        return self._line(here, here.record, made, made_it=True)
 
     def _resumed(self, stage: Stage) -> Line:
         here = stage.checkpoint
@@ -167,7 +181,7 @@ class Lines:
             "checkpoint": here.parent,
             "metadata": _about(here),
         }
-        return self._line(here, here.record, made)
+        return self._line(here, here.record, made, made_it=True)
 
     def _item(self, stage: Stage, item: Item) -> Iterator[Line]:
         here, task = stage.checkpoint, item.task

@@ -105,7 +105,7 @@ def _namespace(made: Thread, ns: str, found: list[Checkpoint]) -> None:
             children.setdefault(checkpoint.parent if checkpoint.parent in ids else None, []).append(checkpoint)
     roots = sorted(children.get(None, []), key=lambda c: (c.parent is not None, c.step, c.ts or "", c.id))
     if not ns:
-        made.begun = bool(roots) and roots[0].parent is None
+        made.begun = bool(roots) and roots[0].parent is None and roots[0].step <= 0
     lines: list[tuple[Checkpoint, str, int, bool]] = [(root, prefix, 0, False) for root in reversed(roots)]
     reached: set[str] = set()
     last = -2  # the highest step of the first line
@@ -195,7 +195,7 @@ def _items(stage: Stage) -> None:
     tasks = [t for t in here.tasks.values() if t.id != NOBODY]
     stage.updates = [t for t in tasks if t.path.startswith("~__interrupt__")]
     tasks = [t for t in tasks if t not in stage.updates and t.name != "__start__"]
-    if here.is_input and any(not t.path.startswith("~__pregel_pull, __start__") for t in tasks):
+    if here.step == -1 and any(not t.path.startswith("~__pregel_pull, __start__") for t in tasks):
         stage.number += 1  # a function's own tasks run from the input's checkpoint
     due = [(n, p) for n, p in here.due if n != "__start__"]
     free = dict.fromkeys(due)

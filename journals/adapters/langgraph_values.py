@@ -130,7 +130,8 @@ def _extension(code: int, data: bytes, depth: int) -> Any:
         return {"$class": name, **given}
     if name in _PLAIN and isinstance(given, list):
         return given
-    if name in _TEXT and isinstance(_only(given), str):
+    plain = inner[3:] in (["fromisoformat"], ["fromhex"]) if code == 3 else name in _TEXT
+    if plain and isinstance(_only(given), str):
         return _only(given)
     return {"$class": name, "args": given, **({"method": inner[3]} if code == 3 and len(inner) > 3 else {})}
 

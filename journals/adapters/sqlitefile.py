@@ -35,10 +35,18 @@ def read_sqlite(file: InputFile, wal: InputFile | None, sink: Sink) -> None:
                 _read_table(connection, table, sink)
     except (sqlite3.Error, UnicodeDecodeError) as e:
         sink.tear(f"SQLite cannot read it further: {e}")
-    if file.cut:
-        sink.tear(file.cut)
+    if file.cut or _short(file):
+        sink.tear(file.cut or "the file is shorter than its header says")
     if not sink.found and not sink.torn:
         sink.problems.append(Refused(file.path, f"no table of {sink.title} in it"))
+
+
+def _short(file: InputFile) -> bool:
+    """Whether pages that the header counts are not in the file. The count is only good when its version is that of the last change."""
+    head = file.head(100)
+    page = int.from_bytes(head[16:18], "big")
+    counted = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
+    return len(head) == 100 and 0 <= file.size < (65_536 if page == 1 else page) * counted
 
 
 def mentions(file: InputFile, name: bytes) -> bool:
