@@ -34,6 +34,9 @@ class Limits:
 
 LIMITS: Final = Limits()
 CHUNK: Final = 1 << 20
+PIECE: Final = (
+    16 << 10
+)  # packed bytes given to zlib at once: what is left of them is copied at the end of each gzip stream
 MEMBERS: Final = 100_000  # gzip streams in one file
 
 _SIGNATURES: Final = (
@@ -194,7 +197,7 @@ class Gunzip(io.RawIOBase):
         self._count(got)
 
     def _refill(self) -> bool:
-        self._input = self._source.read(CHUNK >> 2)
+        self._input = self._source.read(PIECE)
         self._consumed += len(self._input)
         return bool(self._input)
 

@@ -90,6 +90,8 @@ def _may_be_cut(raw: bytes) -> bool:
 
 def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
     """What `wire.spans_of` answers; text as the usual encoders write it takes a way that is ten times as quick."""
+    if len(raw) > 4 * wire.MAX_KEYS and raw.count(b":") > wire.MAX_KEYS:
+        return wire.spans_of(raw)
     try:
         members = _members(raw)
         return _laid_out(raw, members) or wire.spans_of(raw)

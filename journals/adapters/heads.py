@@ -46,6 +46,8 @@ def head_of(raw: bytes) -> LineHead:
     Standard JSON takes the quick way (about 2 µs); whatever that refuses or cannot judge is parsed in full. Repeated keys are
     not looked for here.
     """
+    if len(raw) > 4 * wire.MAX_KEYS and raw.count(b":") > wire.MAX_KEYS:  # too wide, perhaps: refused or kept as text
+        return _slow(raw)
     try:
         raw.decode("utf-8")
         q = _quick(raw)

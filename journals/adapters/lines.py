@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final
+from typing import Final
 
 from drainboard import wire
 
@@ -30,7 +30,8 @@ from journals.adapters.base import (
     shown,
 )  # fmt: skip
 from journals.adapters.heads import LineHead, head_of
-from journals.adapters.torn import Balance, one_line, pieces, run_of
+from journals.adapters.stretches import Stretch, Stretches
+from journals.adapters.torn import Balance, Search, one_line, pieces, run_of
 
 __all__ = ["INFO", "read", "sniff"]
 
@@ -86,37 +87,7 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
         yield from _Reading(file).items()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """A line as it stands in the file, without its line feed."""
-
-    number: int  # from 1
-    byte: int  # offset of its first byte
-    data: bytes  # all of it up to LINE_LIMIT bytes, the beginning of a longer one
-    size: int
-    ended: bool  # a line feed follows
-
-
-def _stretches(stream: BinaryIO) -> Iterator[_Stretch]:
-    number, at, size = 1, 0, 0
-    held: list[bytes] = []
-    while chunk := stream.read(CHUNK):
-        *whole, rest = chunk.split(b"\n")
-        for part in whole:
-            size += len(part)
-            data = part if not held else held[0] if size > LINE_LIMIT else b"".join([*held, part])
-            yield _Stretch(number, at, data, size, True)
-            number, at, size, held = number + 1, at + size + 1, 0, []
-        size += len(rest)
-        if rest and size <= LINE_LIMIT:
-            held.append(rest)
-        elif rest:  # too long to be read: enough to show how it begins
-            held = [held[0][:4_096]] if held else [rest[:4_096]]
-    if size:
-        yield _Stretch(number, at, b"".join(held), size, False)
-
-
-def _too_much(line: _Stretch) -> str:
+def _too_much(line: Stretch) -> str:
     if line.size > LINE_LIMIT:
         return f"the line has {line.size} bytes, the limit is {LINE_LIMIT}"
     if line.size > BRACKETS and sum(map(line.data.count, (b"[", b"]", b"{", b"}"))) > BRACKETS:
@@ -168,8 +139,9 @@ class _Reading:
         self._entries = self._unread = 0
         self._notes: dict[str, _Lines] = {}
         self._losses: dict[tuple[str | None, str], _Lines] = {}
-        self._ahead: deque[_Stretch] = deque()
+        self._ahead: deque[Stretch] = deque()
         self._no_join_before = 0
+        self._search = Search()
 
     def items(self) -> Iterator[Item]:
         for text in self._file.notes:
@@ -178,7 +150,7 @@ class _Reading:
             yield from self._array()
         else:
             with self._file.open() as stream:
-                self._stream = _stretches(stream)
+                self._stream = Stretches(stream, limit=LINE_LIMIT, chunk=CHUNK)
                 try:
                     while (line := self._next()) is not None:
                         at = line
@@ -187,9 +159,9 @@ class _Reading:
                     yield self._rest(at)
         yield from self._summary()
 
-    def _rest(self, first: _Stretch) -> Unread:
+    def _rest(self, first: Stretch) -> Unread:
         """One stretch for all that is left when the file is no journal; the lines in it are counted, not looked at."""
-        left = 1 + len(self._ahead) + sum(1 for _ in self._stream)
+        left = 1 + len(self._ahead) + self._stream.count()
         self._unread += 1
         return Unread(
             self._path,
@@ -199,7 +171,7 @@ class _Reading:
             shown(first.data),
         )
 
-    def _next(self) -> _Stretch | None:
+    def _next(self) -> Stretch | None:
         return self._ahead.popleft() if self._ahead else next(self._stream, None)
 
     def _summary(self) -> Iterator[Item]:
@@ -216,7 +188,7 @@ class _Reading:
 
     # -- one line ---------------------------------------------------------------------------------------------------
 
-    def _line(self, line: _Stretch) -> Iterator[Item]:
+    def _line(self, line: Stretch) -> Iterator[Item]:
         data = line.data
         skipped = 0
         if data.startswith(_BOM):
@@ -253,7 +225,7 @@ class _Reading:
                 self._note(code, number)
         return Line(head.run, raw, record, self._path, head.oddities)
 
-    def _lost(self, line: _Stretch, offset: int, data: bytes, reason: str, *, torn: bool = False) -> Unread:
+    def _lost(self, line: Stretch, offset: int, data: bytes, reason: str, *, torn: bool = False) -> Unread:
         if self._unread >= GIVE_UP and self._unread > 10 * self._entries:
             raise _NoJournal
         self._unread += 1
@@ -266,7 +238,7 @@ class _Reading:
 
     # -- damaged lines ----------------------------------------------------------------------------------------------
 
-    def _around_nuls(self, line: _Stretch, offset: int, data: bytes) -> Iterator[Item]:
+    def _around_nuls(self, line: Stretch, offset: int, data: bytes) -> Iterator[Item]:
         for part in re.finditer(rb"\0+|[^\0]+", data):
             found = part.group()
             if found.startswith(b"\0"):
@@ -278,9 +250,10 @@ class _Reading:
             elif found.strip(_BLANK):
                 yield from self._pieces(line, offset + part.start(), found, head)
 
-    def _pieces(self, line: _Stretch, offset: int, data: bytes, reason: str) -> Iterator[Item]:
+    def _pieces(self, line: Stretch, offset: int, data: bytes, reason: str) -> Iterator[Item]:
         records = 0
-        for piece in pieces(data):
+        self._search.read(len(data))
+        for piece in pieces(data, self._search):
             part, at = data[piece.start : piece.end], offset + piece.start
             found = self._examine(part) if piece.record else reason
             if isinstance(found, LineHead):
@@ -293,18 +266,18 @@ class _Reading:
         if records > 1:
             self._note("glued", line.number)
 
-    def _join(self, line: _Stretch, data: bytes) -> Line | None:
+    def _join(self, line: Stretch, data: bytes) -> Line | None:
         """The entry that begins on this line and ends on a later one; None, with nothing taken, when there is none."""
         balance = Balance()
         if line.number < self._no_join_before or not data.lstrip(_BLANK).startswith(b"{") or balance.feed(data) >= 0:
             return None
-        taken: list[_Stretch] = []
+        taken: list[Stretch] = []
         parts, size = [data], len(data)
         while (more := self._more(len(taken), size)) is not None:
             taken.append(more)
             size += len(more.data)
             text = more.data.removesuffix(b"\r")
-            if isinstance(self._examine(text), LineHead):
+            if text.rstrip(_BLANK).endswith(b"}") and isinstance(self._examine(text), LineHead):
                 break
             parts.append(b"\n" + text)
             if (end := balance.feed(parts[-1])) >= 0:
@@ -317,7 +290,7 @@ class _Reading:
         self._no_join_before = taken[-1].number if taken else 0
         return None
 
-    def _more(self, taken: int, size: int) -> _Stretch | None:
+    def _more(self, taken: int, size: int) -> Stretch | None:
         if taken >= JOIN_LINES or size > JOIN_BYTES:
             return None
         return self._next()
@@ -339,7 +312,7 @@ class _Reading:
             end = Balance().feed(data, at) if data[at : at + 1] in (b"{", b"[") else _scalar_end(data, at)
             whole = end >= 0
             part = data[at : end if whole else len(data)]
-            line = _Stretch(number, at, part, len(part), whole)
+            line = Stretch(number, at, part, len(part), whole)
             raw = one_line(part)
             if isinstance(found := self._examine(raw), LineHead):
                 yield self._entry(raw, found, number, f"line={number},byte={at}")
@@ -352,9 +325,7 @@ class _Reading:
             self._losses.setdefault((None, "torn_tail"), _Lines()).add(number)
         elif data[at + 1 :].strip(_BLANK + b"\0"):
             rest = data[at + 1 :]
-            yield self._lost(
-                _Stretch(number, at + 1, rest, len(rest), True), 0, rest, "text after the end of the array"
-            )
+            yield self._lost(Stretch(number, at + 1, rest, len(rest), True), 0, rest, "text after the end of the array")
 
 
 def _skip(data: bytes, at: int) -> int:

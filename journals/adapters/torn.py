@@ -16,7 +16,7 @@ from drainboard import wire
 
 from journals.adapters.heads import head_of
 
-__all__ = ["Balance", "Piece", "one_line", "pieces", "run_of"]
+__all__ = ["Balance", "Piece", "Search", "one_line", "pieces", "run_of"]
 
 _TEXT: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _STRING: Final = re.compile(_TEXT, re.DOTALL)
@@ -32,6 +32,7 @@ _BLANK: Final = re.compile(rb"\s*")
 
 LONGEST: Final = 4 << 20  # bytes of a line that is searched for records
 TRIES: Final = 16  # false starts looked at in one line; each may cost a look at the rest of it
+DEEPEST: Final = 500_000  # levels; no record is that deep
 _decoder = json.JSONDecoder(strict=False)
 
 
@@ -55,6 +56,8 @@ class Balance:
             mark = token.group()
             if mark in (b"{", b"["):
                 self._depth += 1
+                if self._depth > DEEPEST:
+                    return -1
             elif mark in (b"}", b"]"):
                 self._depth -= 1
                 if self._depth <= 0:
@@ -83,14 +86,29 @@ class Piece:
     record: bool
 
 
-def pieces(data: bytes) -> Iterator[Piece]:
-    """The records of a damaged line and what lies between them, in order; blanks between them are left out."""
+@dataclass(slots=True)
+class Search:
+    """How many bytes false starts may still cost in this file. Each line that is read adds to it, so that a file of nothing
+    but false starts costs a few times its size, and a damaged line among whole ones is searched to its end."""
+
+    left: int = 16 << 20
+
+    def read(self, size: int) -> None:
+        self.left += 2 * size
+
+
+def pieces(data: bytes, search: Search) -> Iterator[Piece]:
+    """The records of a damaged line and what lies between them, in order; blanks between them are left out.
+
+    When nothing is left to search with, the line is one loss.
+    """
     lost = at = failed = 0
     text = data.decode("latin-1") if len(data) <= LONGEST else ""  # one character for each byte, so offsets stay
-    while text and failed < TRIES and (start := _START.search(data, at)):
+    while text and failed < TRIES and search.left > 0 and (start := _START.search(data, at)):
         at = start.start()
         end = -1 if _is_value(data, lost, at) else _record_end(data, text, at)
         if end < 0:
+            search.left -= at - lost + len(data) - at
             at += 1
             failed += 1
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 
@@ -150,18 +150,20 @@ def _loads_loosely(text: str, reader: _Reader) -> Any:
         raise MalformedLine(f"not JSON at character {e.pos}: {e.msg}") from None
 
 
-def shallow(raw: bytes) -> dict[str, Any]:
-    """The top-level fields of an object that is too deep or wide to unfold; such values become their text."""
-    spans = spans_of(raw)
-    if spans is None:
-        raise MalformedLine("too deep or wide, and not an object with each key once")
-    if len(spans) > MAX_FIELDS:
-        raise MalformedLine(f"{len(spans)} fields in one line, the limit is {MAX_FIELDS}")
+def shallow(raw: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The top-level fields of an object that is too deep or wide to unfold, and its oddities; such values become their text."""
+    if not raw.rstrip(b" \t\r\n").endswith(b"}"):  # torn: spares the walk to where it breaks off
+        raise MalformedLine("too deep or wide, and the object has no end")
     made: dict[str, Any] = {}
-    for key, (start, end) in spans.items():
-        value, odd = decode(raw[start:end])
-        made[key] = raw[start:end].decode("utf-8", "surrogateescape") if odd == ("too_deep",) else value
-    return made
+    odd = {"too_deep": None}
+    for n, (key, start, end) in enumerate(_members(raw)):
+        if n >= MAX_FIELDS:
+            raise MalformedLine(f"more than {MAX_FIELDS} fields in one line, the limit")
+        if key in made:
+            odd[f"duplicate_key:{key}"] = None
+        value, inner = decode(raw[start:end])
+        made[key] = raw[start:end].decode("utf-8", "surrogateescape") if inner == ("too_deep",) else value
+    return made, tuple(odd)
 
 
 _STRING = re.compile(_TEXT_BYTES, re.DOTALL)
@@ -212,26 +214,40 @@ _AFTER = re.compile(rb"[ \t\r\n]*([,}])")
 
 
 def spans_of(raw: bytes) -> dict[str, tuple[int, int]] | None:
-    """Byte spans of the top-level values of a JSON object's text, by key; None when it is not just an object or a key repeats."""
+    """Byte spans of the top-level values of a JSON object's text, by key.
+
+    None when it is not just an object, when a key repeats, or when more than `MAX_FIELDS` fields make it wider than `MAX_KEYS`.
+    """
+    most = MAX_FIELDS if raw.count(b":") > MAX_KEYS else len(raw)
+    spans: dict[str, tuple[int, int]] = {}
+    try:
+        for key, start, end in _members(raw):
+            if key in spans or len(spans) >= most:
+                return None
+            spans[key] = (start, end)
+    except MalformedLine:
+        return None
+    return spans
+
+
+def _members(raw: bytes) -> Iterator[tuple[str, int, int]]:
+    """Key, start and end of each top-level value; raises `MalformedLine` where the text is not just one object."""
     at = _SPACE.match(raw).end()  # type: ignore[union-attr]
     if raw[at : at + 1] != b"{":
-        return None
-    spans: dict[str, tuple[int, int]] = {}
+        raise MalformedLine("the line holds no JSON object")
     at = _SPACE.match(raw, at + 1).end()  # type: ignore[union-attr]
     while raw[at : at + 1] != b"}":
         member = _MEMBER.match(raw, at)
         key = _key(member.group(1)) if member else None
-        if member is None or key is None or key in spans:
-            return None
-        start = member.end()
-        end = _value_end(raw, start)
+        end = _value_end(raw, member.end()) if member else -1
         after = _AFTER.match(raw, end) if end >= 0 else None
-        if after is None:
-            return None
-        spans[key] = (start, end)
+        if member is None or key is None or after is None:
+            raise MalformedLine(f"too deep or wide, and not JSON at byte {at}")
+        yield key, member.end(), end
         at = after.end() if after.group(1) == b"," else after.end() - 1
     rest = _SPACE.match(raw, at + 1)
-    return spans if rest is None or rest.end() == len(raw) else None  # what follows an object would be lost
+    if rest is not None and rest.end() != len(raw):  # what follows an object would be lost
+        raise MalformedLine(f"text after the object, at byte {rest.end()}")
 
 
 def _key(text: bytes) -> str | None:

@@ -195,7 +195,7 @@ def parse(raw: bytes) -> Entry:
     """
     value, odd = decode(raw)
     if odd == ("too_deep",):
-        value = shallow(raw)
+        value, odd = shallow(raw)
     if not isinstance(value, dict):
         raise MalformedLine(f"the line holds {type(value).__name__}, not a JSON object")
     return from_fields(value, oddities=odd)
