@@ -26,7 +26,7 @@ from journals.adapters.base import (
 from journals.adapters.restate_controls import CONTROLS
 from journals.adapters.restate_line import digest, line
 from journals.adapters.restate_lines import lines_of
-from journals.adapters.restate_rows import EVENTS, JOURNAL, RUN_TABLES, Part, Row, read_rows
+from journals.adapters.restate_rows import EVENTS, JOURNAL, RUN_TABLES, Part, Row, empty_table, read_rows
 from journals.adapters.restate_runs import Snapshot, older_invocations, snapshots
 from journals.adapters.restate_state import state_of
 
@@ -55,7 +55,7 @@ INFO: Final = AdapterInfo(
     how_to_export="for t in sys_invocation sys_journal sys_journal_events; do curl -s http://localhost:9070/query "
     "-H 'accept: application/json' -H 'content-type: application/json' "
     '-d "{\\"query\\": \\"select * from $t\\"}" > $t.json; done; '
-    "curl -s http://localhost:9070/deployments > deployments.json   (import the files together)",
+    "curl -s http://localhost:9070/deployments > deployments.json   # import the files together",
 )
 
 _SIGNS: Final[tuple[tuple[re.Pattern[bytes], float], ...]] = (
@@ -71,10 +71,12 @@ _OURS: Final = re.compile(rb'\s*\{\s*"(?:run|seq|recorded_at)"\s*:')
 
 def sniff(files: Sequence[InputFile]) -> float:
     """How sure the adapter is about the file that it knows best."""
-    return max((_sniff(file.head()) for file in files), default=0.0)
+    return max((_sniff(file.path, file.head()) for file in files), default=0.0)
 
 
-def _sniff(head: bytes) -> float:
+def _sniff(path: str, head: bytes) -> float:
+    if empty_table(path, head):
+        return 0.5
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[") or _OURS.match(head):
         return 0.0
     return max((score for sign, score in _SIGNS if sign.search(head)), default=0.0)
@@ -96,6 +98,9 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     if JOURNAL in told and EVENTS not in told:
         yield Note(parts[0].path, f"{EVENTS} is not in this export: failed tries and lost executions are not known")
     for part in parts:
+        if not runs and part.rows and not part.unread:
+            yield Refused(part.path, "facts beside runs, and no run: export sys_invocation and sys_journal with it")
+            continue
         yield from _close(part, counts[part.path], again[part.path], older[part.path], touched.get(part.path, ()))
 
 
@@ -144,6 +149,9 @@ def _close(part: Part, lines: int, again: int, older: int, runs: tuple[str, ...]
     if any(isinstance(p, Refused) for p in part.problems):
         return
     tables = Counter(row.table for row in part.rows)
+    if not tables:
+        yield Counted(part.path, 0)
+        return
     told = ", ".join(f"{table} {n}" for table, n in sorted(tables.items()))
     yield Note(part.path, f"rows: {told}")
     facts = [f"{n} of {table}" for table, n in sorted(tables.items()) if table not in RUN_TABLES]

@@ -6,6 +6,7 @@ Rows that one object with `captured_at`, `sys_invocation` or `sys_journal` holds
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,6 +86,18 @@ _SHAPES: Final[tuple[tuple[str, set[str], set[str]], ...]] = (
 )
 
 
+_TABLE_NAMED: Final = re.compile(
+    r"(?:^|[._-])(sys_(?:journal_events|journal|invocation|deployment|promise|inbox))(?=[._-]|$)"
+)
+_EMPTY: Final = re.compile(rb'\s*(?:\{\s*"rows"\s*:\s*\[\s*\]\s*\}|\[\s*\])?\s*')
+
+
+def empty_table(path: str, data: bytes) -> str:
+    """The table that a file without rows is named after (`sys_journal_events.json` of a run without errors); else empty."""
+    found = _TABLE_NAMED.search(posixpath.basename(path))
+    return found.group(1) if found and len(data) < 1_000 and _EMPTY.fullmatch(data) else ""
+
+
 def problem_of(table: str, fields: Mapping[str, Any]) -> str:
     """Why a row of a run cannot be filed; empty when it can."""
     run = fields.get("id")
@@ -132,6 +145,11 @@ class _Scan:
     def finish(self, file: InputFile) -> None:
         """Says what is wrong with the file as a whole."""
         part, path = self.part, self.part.path
+        table = empty_table(path, self.data)
+        if table:
+            part.named.add(table)
+            part.problems.append(Note(path, f"{table} has no rows"))
+            return
         if not part.rows:
             part.unread.clear()
             part.problems = [Refused(path, self._refusal())]

@@ -199,6 +199,8 @@ def test_files_that_hold_no_rows_are_refused_with_what_to_export() -> None:
     assert isinstance(refused, Refused)
     assert "export sys_invocation and sys_journal" in refused.reason
     assert isinstance(read(b"")[0], Refused)
+    (refused,) = read(b'{"deployments": [{"id": "dp_1", "uri": "http://x", "services": []}]}')
+    assert isinstance(refused, Refused)
 
 
 def test_every_fixture_is_read() -> None:

@@ -89,6 +89,19 @@ def test_an_export_without_events_says_that_lost_executions_are_not_known() -> N
     assert not [text for text in whole if "not in this export" in text]
 
 
+@pytest.mark.parametrize("data", [b'{"rows":[]}', b"[]\n", b""])
+def test_an_empty_table_is_part_of_the_export(data: bytes) -> None:
+    named = [
+        InputFile.of("x/sys_journal.json", rows(tables()["sys_journal"])),
+        InputFile.of("x/sys_journal_events.json", data),
+    ]
+    items = list(restate.read(named, Options()))
+    assert restate.sniff(named[1:]) == 0.5
+    assert [i for i in items if isinstance(i, Refused)] == []
+    assert [i.lines for i in items if isinstance(i, Counted) and i.path.endswith("events.json")] == [0]
+    assert not [i for i in items if isinstance(i, Note) and "not in this export" in i.text]
+
+
 def test_an_export_without_invocations_claims_nothing_about_the_run() -> None:
     told = state(read(rows(tables()["sys_journal"][:8])))
     assert "status" not in told
