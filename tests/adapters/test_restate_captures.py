@@ -205,3 +205,13 @@ def test_files_that_hold_no_rows_are_refused_with_what_to_export() -> None:
 
 def test_every_fixture_is_read() -> None:
     assert {p.stem for p in FOLDER.glob("*.json")} == set(NAMES)
+
+
+def test_a_run_that_its_runtime_paused_after_the_last_try_is_stuck() -> None:
+    export = snapshot("e_retries_then_success", "during_backoff")
+    export["sys_invocation"][0] |= {"status": "paused", "retry_count": 70}
+    told = state(read(rows([export])))
+    assert (told["status"], told["stuck"]["tries"]) == ("stuck", 70)
+    assert told["stuck"]["message"].startswith("[500 Internal] ConnectionError")
+    export["sys_invocation"][0] |= {"status": "backing-off", "retry_count": 4}
+    assert state(read(rows([export])))["status"] == "running"
