@@ -112,7 +112,7 @@ def _walk(found: Found, value: Value, levels: int, prefix: str) -> None:
     if shape == "event":
         record = _record(found, value, prefix)
         if record is not None:
-            _stream(found, form_of(record.fields), pointer, top=value.pointer == "").append(record)
+            _stream(found, record, top=value.pointer == "").append(record)
     elif shape == "row":
         row = _record(found, value, prefix)
         if row is not None:
@@ -184,15 +184,21 @@ def _join(found: Found, answer: Answer) -> None:
     found.answers.append(answer)
 
 
-def _stream(found: Found, form: str, pointer: str, *, top: bool) -> list[Record]:
-    """The history that an event standing alone belongs to: that of the header line or event before it."""
+def _stream(found: Found, record: Record, *, top: bool) -> list[Record]:
+    """The history that an event standing alone belongs to: that of the header line or event before it, unless both begin one."""
+    form = form_of(record.fields)
     last = found.answers[-1] if found.answers else None
-    if last is not None and last.events is not None and (last.form == form or not last.form) and top:
+    open_one = last.events if top and last is not None and last.form in (form, "") else None
+    if (
+        last is not None
+        and open_one is not None
+        and not (is_start(record.fields) and any(is_start(e.fields) for e in open_one[:2]))
+    ):
         last.form = form
-        return last.events
-    made = Answer(found.path, form, pointer, events=[])
-    found.answers.append(made)
-    return made.events if made.events is not None else []
+        return open_one
+    made: list[Record] = []
+    found.answers.append(Answer(found.path, form, record.pointer, events=made))
+    return made
 
 
 def _answer(found: Found, value: Value, shape: str, pointer: str, prefix: str) -> None:

@@ -6,7 +6,6 @@ export. What the export says about the run as a whole stands in the `runtime.sta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +20,7 @@ from journals.adapters.durabletask_values import (
     STATUSES,
     difference,
     diverged,
+    encodable,
     failure_of,
     mapping_of,
     snake,
@@ -61,15 +61,7 @@ class Made:
             return wire.dump({"run": run, **self.fields})
         except wire.Ambiguous:  # NaN in a decoded value: kept as its text
             self.odd = tuple(dict.fromkeys((*self.odd, "non_standard_json")))
-            return wire.dump({"run": run, **{k: _plain(v) for k, v in self.fields.items()}})
-
-
-def _plain(value: Any) -> Any:
-    try:
-        wire.encode(value)
-    except wire.Ambiguous:
-        return json.dumps(value)
-    return value
+            return wire.dump({"run": run, **{k: encodable(v) for k, v in self.fields.items()}})
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from drainboard import wire
 from journals.adapters.durabletask_events import Snapshot
 from journals.adapters.durabletask_lines import History
 from journals.adapters.durabletask_steps import Step
-from journals.adapters.durabletask_values import OVER, STATUSES, newest, stamp, status_word, stored
+from journals.adapters.durabletask_values import OVER, STATUSES, encodable, newest, stamp, status_word, stored
 from journals.adapters.values import compact, text
 
 _NOT_IN_HTTP = ("version", "tags", "parent", "numbers of events", "instance ids of children")
@@ -44,7 +44,7 @@ def state_of(history: History | None, snapshot: Snapshot, told: Snapshot) -> dic
         "doubles": _doubles(history) if history else [],
         "build": _version(snapshot, told),
         "name": text(state, "name"),
-        "custom_status": None if custom is wire.MISSING else custom,
+        "custom_status": None if custom is wire.MISSING else encodable(custom),
     }
     if history is not None:
         if not torn:
@@ -114,7 +114,9 @@ def _pending(history: History, live: bool) -> list[dict[str, Any]]:
             made.append(_place(step))
         elif live and not step.ok and step.attempt > 1 and timers.get(step.ended_turn, -1) > step.order:
             failed = step.error or {}
-            made.append({**_place(step), "last_failure": {k: failed[k] for k in ("type", "message") if k in failed}})
+            made.append(
+                {**_place(step), "last_failure": {k: encodable(failed[k]) for k in ("type", "message") if k in failed}}
+            )
     return made
 
 

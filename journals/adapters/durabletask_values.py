@@ -6,6 +6,7 @@ text too and says so.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -74,6 +75,15 @@ def stored(value: Any, *, structured: bool = False) -> tuple[Any, tuple[str, ...
     if odd or decoded is wire.MISSING:
         return value, ("too_deep" if "too_deep" in odd else "non_standard_json",)
     return decoded, ()
+
+
+def encodable(value: Any) -> Any:
+    """The value itself when it is standard JSON, else its JSON text (NaN)."""
+    try:
+        wire.encode(value)
+    except wire.Ambiguous:
+        return json.dumps(value)
+    return value
 
 
 def stamp(given: Any) -> str | None:

@@ -91,6 +91,12 @@ def test_odd_values_are_kept_and_named() -> None:
         assert wire.parse(line.raw).in_ not in (None, wire.MISSING)
 
 
+def test_a_custom_status_that_is_no_standard_json_costs_no_other_fact() -> None:
+    made = read_bytes(HTTP.replace(b'"customStatus": null', b'"customStatus": {"waiting_for": NaN}'))
+    state = made.state("a-56458")
+    assert (state["status"], state["custom_status"]) == ("completed", '{"waiting_for": NaN}')
+
+
 def test_a_history_that_names_no_instance_is_named_as_unread() -> None:
     events = [e for e in json.loads(EXPORT)["events"] if e["event_type"] != "ExecutionStartedEvent"]
     made = read_json(events)

@@ -179,6 +179,17 @@ def test_an_export_in_lines_is_the_export_in_one_document() -> None:
     assert durabletask.sniff([InputFile.of("x.jsonl", lines.encode())]) >= 0.5
 
 
+def test_histories_in_lines_without_headers_are_told_apart_by_their_first_events() -> None:
+    lines = [json.dumps(e) for name in ("a-completed.json", "b-crash.json") for e in _events(name)]
+    assert read_bytes("\n".join(lines).encode()).runs == ["a-56458", "b-56458"]
+
+
+def _events(name: str) -> list[dict[str, Any]]:
+    whole = capture(name)
+    events: list[dict[str, Any]] = whole.get("history_export", whole.get("after_worker_restart"))["events"]
+    return [e for e in events if e["event_type"] != "OrchestratorStartedEvent"]
+
+
 def test_a_history_in_chunks_is_one_history() -> None:
     events = capture("a-completed.json")["grpc StreamInstanceHistory (protobuf json)"]
     chunks = "\n".join(json.dumps({"events": part}) for part in (events[:9], events[9:]))
@@ -187,7 +198,12 @@ def test_a_history_in_chunks_is_one_history() -> None:
 
 def test_a_list_of_instances_says_where_each_run_stands_and_no_step() -> None:
     answer = {"name": "refund", "runtimeStatus": "Running", "input": None, "customStatus": None, "output": None, "createdTime": "2026-01-01T00:00:00Z", "lastUpdatedTime": "2026-01-01T00:00:01Z"}  # fmt: skip
-    made = read_json([{**answer, "instanceId": "a"}, {**answer, "instanceId": "b", "runtimeStatus": "Completed"}])
+    rows = [
+        {"instanceId": "a", **answer, "input": {"x": 1}},
+        {"instanceId": "b", **answer, "runtimeStatus": "Completed"},
+    ]
+    made = read_json(rows)
+    assert durabletask.sniff([InputFile.of("x.json", json.dumps(rows).encode())]) >= 0.5
     assert [made.state(r)["status"] for r in ("a", "b")] == ["running", "completed"]
     assert not made.state("b")["complete"]
     assert "pending" not in made.state("a")
