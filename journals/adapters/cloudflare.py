@@ -48,13 +48,13 @@ INFO: Final = AdapterInfo(
     limits=tuple(
         {"what": what, "unit": unit, "limit": limit, "source": f"{_SOURCE}, {where}", "as_of": _AS_OF}
         for what, unit, limit, where in (
-            ("steps", "steps", 1_024, "Workers Free"),
-            ("steps", "steps", 10_000, "Workers Paid, the default"),
-            ("steps", "steps", 25_000, "Workers Paid, the most that can be set"),
-            ("step_result", "bytes", 1 << 20, "results that are no stream"),
+            ("steps", "steps", 10_000, "Workers Paid, the default; sleeps do not count"),
+            ("steps_on_free", "steps", 1_024, "Workers Free"),
+            ("steps_at_most", "steps", 25_000, "Workers Paid, the most that can be set"),
+            ("result_bytes", "bytes", 1 << 20, "results of steps that are no stream"),
             ("event_payload", "bytes", 1 << 20, "all plans"),
-            ("instance_state", "bytes", 100_000_000, "Workers Free"),
-            ("instance_state", "bytes", 1_000_000_000, "Workers Paid"),
+            ("state_on_free", "bytes", 100_000_000, "Workers Free, all that an instance keeps"),
+            ("state", "bytes", 1_000_000_000, "Workers Paid, all that an instance keeps"),
         )
     ),
     how_to_export="npx wrangler workflows instances describe WORKFLOW INSTANCE_ID --json > WORKFLOW@INSTANCE_ID.json",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from drainboard import wire
 
 from journals.adapters.base import Unread
-from journals.adapters.cloudflare_model import MAIN, Attempt, Extra, Step, View, instant
+from journals.adapters.cloudflare_model import MAIN, Attempt, Extra, Step, View, bad_times, instant
 from journals.adapters.cloudflare_scan import Stretch, records
 from journals.adapters.jsonscan import Value
 from journals.adapters.values import integer, text
@@ -50,6 +50,8 @@ def answer(value: Value, path: str, unread: list[Unread]) -> View:
     view.cloud = view.version is not None or "trigger" in view.about
     for stretch in records(steps, _is_step) if steps is not None else ():
         _entry(view, stretch, path, unread)
+        view.reach = max(view.reach, stretch.value.end)
+    view.listed = steps is not None
     if value.torn and not view.torn and not view.lost:
         view.torn = "the file ends inside the instance"
     _number(view)
@@ -67,6 +69,7 @@ def _member(view: View, name: str, member: Value, path: str, unread: list[Unread
     view.oddities += odd
     if name in ("queued", "start", "end"):
         setattr(view, name, instant(got))
+        view.bad_times += bad_times({name: got}, (name,))
     elif name == "status":
         view.status = got if isinstance(got, str) else ""
     elif name == "id":
@@ -111,6 +114,9 @@ def _entry(view: View, stretch: Stretch, path: str, unread: list[Unread]) -> Non
         _lose(view, unread, stretch.value.unread(path, "a step without a type or a name"))
     elif kind in (*MAIN, "rollback"):
         view.steps.append(_step(fields, kind, name or "", record, stretch.oddities))
+        attempts = fields.get("attempts")
+        timed = [fields, *(a for a in (attempts if isinstance(attempts, list) else ()) if isinstance(a, Mapping))]
+        view.bad_times += sum(bad_times(one, ("start", "end")) for one in timed)
     else:
         what = wire.digest_bytes(stretch.value.raw)[7:19]
         view.extras.append(Extra(id=f"{kind}:{what}", name=kind, record=record, at=None, out=fields))

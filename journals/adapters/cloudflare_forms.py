@@ -14,7 +14,7 @@ from drainboard import wire
 
 from journals.adapters.base import InputFile, Item, Note, Partial, Refused, Unread, run_problem, shown
 from journals.adapters.cloudflare_answer import answer, is_answer
-from journals.adapters.cloudflare_log import LogRow, instance_in, is_row, log, queue_times, row_of
+from journals.adapters.cloudflare_log import LogRow, follows, instance_in, is_row, log, queue_times, row_of
 from journals.adapters.cloudflare_model import STATUSES, View, instant
 from journals.adapters.cloudflare_scan import Found, find, records
 from journals.adapters.jsonscan import Value, documents
@@ -135,8 +135,9 @@ def _account(part: Part) -> None:
 def _json(file: InputFile, data: bytes, part: Part) -> None:
     others: list[str] = []
     loose: list[Value] = []  # rows that stand by themselves, one a line
-    found_any = False
     for document in documents(data):
+        if document.start < max((view.reach for view in part.views), default=0):
+            continue  # its records were found behind damaged brackets
         if document.form not in ("{", "["):
             part.unread.append(document.unread(file.path, "no JSON value"))
             continue
@@ -146,9 +147,8 @@ def _json(file: InputFile, data: bytes, part: Part) -> None:
                 loose.append(one.value)
             else:
                 _take(one, part)
-        found_any = found_any or bool(found)
-        if document.torn and not found:
-            part.unread.append(document.unread(file.path, "the file ends inside this value"))
+        if document.torn:
+            _tear(document, found, part)
     if loose:
         _loose_rows(loose, part)
     if not part.views:
@@ -158,13 +158,30 @@ def _json(file: InputFile, data: bytes, part: Part) -> None:
         part.notes.clear()
         return
     part.problems[:] = [p for p in part.problems if not isinstance(p, Refused)]
-    if file.cut:
-        part.torn = file.cut
+    part.torn = file.cut or part.torn
+    _tell(part, others)
+
+
+def _tell(part: Part, others: Sequence[str]) -> None:
+    """What became no line, and why."""
     if others:
         listed = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
         part.notes.append(f"{len(others)} members are no record of an instance: {listed}")
     _account(part)
     _tell_repeats(part)
+    if bad := sum(view.bad_times for view in part.views):
+        part.notes.append(f"times that could not be read, and are left out: {bad}")
+
+
+def _tear(document: Value, found: Sequence[Found], part: Part) -> None:
+    """A document that the file ends in, or that is damaged so that its end is not found: what may have followed is not here."""
+    part.torn = part.torn or "the file ends inside a JSON value, or is damaged in it"
+    last = found[-1].value if found else None
+    if last is None or not last.torn or found[-1].kind not in ("answer", "rows"):
+        at = document.start if last is None else last.start if last.torn else last.end
+        tail = Value(document.data, at, document.end)
+        if tail.raw.strip():
+            part.unread.append(tail.unread(part.path, "the file ends inside this value"))
 
 
 def _why_none(data: bytes) -> str:
@@ -227,18 +244,7 @@ def _take(one: Found, part: Part) -> None:
         view.run, view.near = view.run or one.instance, one.near
         part.views.append(view)
     elif one.kind == "rows":
-        rows = []
-        torn = lost = ""
-        for stretch in records(one.value, is_row):
-            problem = stretch.problem
-            row = row_of(stretch.fields, stretch.value.pointer) if not problem and is_row(stretch.fields) else problem
-            if isinstance(row, LogRow):
-                rows.append(row)
-                continue
-            reason = row or "no row of states"
-            part.unread.append(stretch.value.unread(path, reason))
-            torn, lost = (torn or reason, lost) if stretch.torn else (torn, lost or reason)
-        _add_log(part, rows, one, torn, lost)
+        _rows(one, part)
     elif one.kind == "item":
         _item(one, part)
     elif one.kind == "binding":
@@ -247,6 +253,25 @@ def _take(one: Found, part: Part) -> None:
     else:
         part.notes.append("error")
         part.problems.append(Refused(path, f"the API answered with an error: {shown(one.value.raw, 200)}"))
+
+
+def _rows(one: Found, part: Part) -> None:
+    rows: list[LogRow] = []
+    torn = lost = ""
+    reach = 0
+    for stretch in records(one.value, lambda fields: follows(fields, max((row.id for row in rows), default=0))):
+        reach = max(reach, stretch.value.end)
+        problem = stretch.problem
+        row = row_of(stretch.fields, stretch.value.pointer) if not problem and is_row(stretch.fields) else problem
+        if isinstance(row, LogRow):
+            rows.append(row)
+            continue
+        reason = row or "no row of states"
+        part.unread.append(stretch.value.unread(part.path, reason))
+        torn, lost = (torn or reason, lost) if stretch.torn else (torn, lost or reason)
+    _add_log(part, rows, one, torn, lost)
+    if rows:
+        part.views[-1].reach = reach
 
 
 def _loose_rows(values: Sequence[Value], part: Part) -> None:

@@ -112,6 +112,13 @@ def is_row(fields: Any) -> bool:
     return isinstance(fields, Mapping) and {"id", "event", "metadata"} <= fields.keys()
 
 
+def follows(fields: Any, last: int) -> bool | None:
+    """Whether an object is a later row of the log whose newest row is `last`; None for a row of another log."""
+    if not is_row(fields):
+        return False
+    return True if (integer(fields, "id") or 0) > last and integer(fields, "event") != 0 else None
+
+
 def row_of(fields: Mapping[str, Any], record: str) -> LogRow | str:
     """The row, or why it is none."""
     number_ = integer(fields, "id")
@@ -172,6 +179,7 @@ class _Made:
         view = self.view
         view.status = _STATUS.get(row.event, view.status)
         view.oddities += row.oddities
+        view.bad_times += row.at is None
         head, _, what = row.event.removeprefix("ROLLBACK_").partition("_")
         rollback = row.event.startswith("ROLLBACK_")
         step: Step | None = None

@@ -116,6 +116,9 @@ class View:
     extras: list[Extra] = field(default_factory=list)
     events: dict[str, str] = field(default_factory=dict)  # step name -> type of the event that it waits for
     until: dict[str, str] = field(default_factory=dict)  # step name -> when its sleep, wait or back-off is over
+    listed: bool = True  # it has a list of steps
+    reach: int = 0  # how far in the file its records go
+    bad_times: int = 0  # times that could not be read
     count: int | None = None  # how many steps the instance has, by its own word
     torn: str = ""  # why the end is missing
     lost: str = ""  # why something in the middle is missing
@@ -130,7 +133,8 @@ class View:
     @property
     def whole(self) -> bool:
         """Whether every step of the instance, at that time, is here."""
-        return self.form != "item" and not self.torn and not self.lost and (self.count or 0) <= len(self.main)
+        damaged = self.torn or self.lost or not self.listed
+        return self.form != "item" and not damaged and (self.count or 0) <= len(self.main)
 
     def times(self) -> Iterator[str]:
         """Every time that is recorded as past."""
@@ -146,6 +150,11 @@ def instant(value: Any) -> str | None:
     """A time as RFC 3339 with the digits that it has; SQLite's `2026-11-29 12:38:59.151` is UTC. None for anything else."""
     found = _TIME.fullmatch(value) if isinstance(value, str) else None
     return f"{found[1]}T{found[2]}{found[3] or 'Z'}" if found else None
+
+
+def bad_times(fields: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    """How many of these members are there and are no time."""
+    return sum(fields.get(name) is not None and instant(fields[name]) is None for name in names)
 
 
 def failure(given: Any) -> Any:

@@ -13,6 +13,9 @@ from journals.adapters.jsonscan import Value, value_end
 
 _TRIES: Final = 16  # false starts looked at behind one damage; each may cost a look at the rest of the file
 _ENVELOPE: Final = frozenset(("success", "errors", "messages", "result_info"))  # around every answer of the API
+_OTHER: Final = re.compile(rb'"(?:steps|step_count|queued|instance|binding instance\.status\(\))"\s*:')
+"""Members that stand outside of every record: behind one of them the records are those of another instance."""
+
 _RECORD: Final = re.compile(rb'\{\s*"(?:name|type|id|timestamp|event|groupKey|target|metadata|start)"\s*:')
 
 
@@ -27,31 +30,37 @@ class Stretch:
     torn: bool = False  # the file ends inside it
 
 
-def records(array: Value, wanted: Callable[[Any], bool]) -> Iterator[Stretch]:
-    """The elements of an array in order. Behind a damaged one reading goes on at the next `wanted` record."""
+def records(array: Value, wanted: Callable[[Any], bool | None]) -> Iterator[Stretch]:
+    """The elements of an array in order. Behind a damaged one reading goes on at the next record of the same array.
+
+    `wanted` says whether an object is such a record; None: it belongs to another array, so this one is over.
+    """
     at, n, end = 0, 0, array.start + 1
     while True:
-        torn: Value | None = None
+        broken: Value | None = None
         for element in array.elements(at, n):
-            if element.torn:
-                torn = element
+            stretch = _loaded(element)
+            if element.torn or stretch.problem:
+                broken = element
                 break
             end, n = element.end, n + 1
-            yield _loaded(element)
-        rest = torn or Value(array.data, end, array.end, f"{array.pointer}/{n}")
+            yield stretch
+        rest = broken or Value(array.data, end, array.end, f"{array.pointer}/{n}")
         left = rest.raw.lstrip(b" \t\r\n,")
-        if torn is None and left[:1] == b"]":
+        if broken is None and left[:1] == b"]":
             return
         if not left:
             yield Stretch(value=rest, problem="the file ends inside the list of records", torn=True)
             return
-        found = _next(array, rest.start + 1, wanted)
+        # Damaged brackets may have closed the array too early: what follows is looked for up to the end of the file.
+        whole = Value(array.data, array.start, len(array.data), array.pointer, True)
+        found = _next(whole, rest.start + 1, wanted)
         if found is None:
             problem = "the file ends inside this record" if array.torn else "damaged: no whole record"
             yield Stretch(value=rest, problem=problem, torn=array.torn)
             return
         yield Stretch(value=Value(array.data, rest.start, found, rest.pointer), problem="damaged: no whole record")
-        at, n, end = found, n + 1, found
+        array, at, n, end = whole, found, n + 1, found
 
 
 def _loaded(value: Value) -> Stretch:
@@ -62,19 +71,21 @@ def _loaded(value: Value) -> Stretch:
     return Stretch(value=value, fields=fields, oddities=odd)
 
 
-def _next(array: Value, at: int, wanted: Callable[[Any], bool]) -> int | None:
-    """Where the next wanted record begins; None when there is none, or after too many false starts."""
+def _next(array: Value, at: int, wanted: Callable[[Any], bool | None]) -> int | None:
+    """Where the next wanted record begins; None when another array begins before it, or after too many false starts."""
     tries = 0
-    for start in _RECORD.finditer(array.data, at, array.end):
+    over = _OTHER.search(array.data, at, array.end)
+    for start in _RECORD.finditer(array.data, at, over.start() if over else array.end):
         end = value_end(array.data, start.start(), array.end)
-        if end < 0:
-            tries += 1
-            if tries >= _TRIES:
-                return None
-            continue
-        stretch = _loaded(Value(array.data, start.start(), end))
-        if not stretch.problem and wanted(stretch.fields):
+        stretch = _loaded(Value(array.data, start.start(), end)) if end >= 0 else None
+        said = wanted(stretch.fields) if stretch is not None and not stretch.problem else False
+        if said:
             return start.start()
+        if said is None:
+            return None
+        tries += stretch is None
+        if tries >= _TRIES:
+            return None
     return None
 
 

@@ -59,6 +59,7 @@ def state_of(views: Sequence[View], held: Iterable[str], mapping: Mapping[str, A
         "tries_recorded": whole,
         "steps": len(view.main),
         "last_step": None if whole else max([view.count or 0, *(step.number for step in view.main)]),
+        "used": {"steps": max(sum(step.type != "sleep" for step in view.main), 0 if whole else view.count or 0)},
         "held": None,
         "doubles": None,
         **_about(views),
@@ -69,7 +70,7 @@ def state_of(views: Sequence[View], held: Iterable[str], mapping: Mapping[str, A
     if view.form != "item":
         made["held"] = {"form": FORM, "whole": whole, "ids": sorted(held)}
     if view.form == "item":
-        del made["tries_recorded"], made["steps"], made["last_step"], made["waiting"]
+        del made["tries_recorded"], made["used"], made["steps"], made["last_step"], made["waiting"]
         made["steps_exported"] = False
     rewound = next((v.rewound for v in views if v.rewound is not None), None)
     if rewound is not None:
