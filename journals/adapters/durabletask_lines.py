@@ -22,6 +22,7 @@ from journals.adapters.durabletask_values import (
     diverged,
     encodable,
     failure_of,
+    is_unset,
     mapping_of,
     snake,
     status_word,
@@ -112,8 +113,8 @@ class History:
             "kind": kind,
             **fields,
         }
-        if event.at is None and event.fields.get("timestamp") is not None:
-            made["timestamp"] = event.fields["timestamp"]
+        if event.at is None and not is_unset(event.fields.get("timestamp")):
+            made["timestamp"] = event.fields.get("timestamp")
         kept = {k: v for k, v in made.items() if v is not wire.MISSING and (v is not None or k == "out")}
         line = Made(own, kept, event.pointer, event.path, tuple(dict.fromkeys((*event.odd, *odd))))
         self.lines.append(line)

@@ -46,6 +46,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TIME: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,12}))?(Z|z|[+-]\d{2}:?\d{2})?", re.ASCII
 )
+_UNSET: Final = re.compile(r"1970-01-01[Tt ]00:00:00(?:\.0+)?(?:Z|z|[+-]00:?00)?")
 _DIVERGED: Final = re.compile(r"non.?determini|history.?mismatch|version.?mismatch", re.IGNORECASE)
 _BLOB: Final = "blob:v1:"  # the SDKs' reference to a payload in a blob store
 
@@ -93,7 +94,7 @@ def stamp(given: Any) -> str | None:
     if found is None:
         return None
     day, clock, digits, zone = found.groups()
-    if day == "1970-01-01" and clock == "00:00:00" and not (digits or "").strip("0"):
+    if is_unset(given):
         return None
     try:
         datetime.fromisoformat(f"{day}T{clock}")
@@ -104,6 +105,11 @@ def stamp(given: Any) -> str | None:
     zone = "Z" if zone is None or zone in ("z", "Z") or zone.strip("+-").replace(":", "") == "0000" else zone
     zone = zone if zone == "Z" or ":" in zone else f"{zone[:3]}:{zone[3:]}"
     return f"{day}T{clock}{f'.{digits}' if digits else ''}{zone}"
+
+
+def is_unset(given: Any) -> bool:
+    """Whether a time is the one that the protocol writes for none."""
+    return isinstance(given, str) and bool(_UNSET.fullmatch(given.strip()))
 
 
 def moment_key(at: str | None) -> tuple[float, str]:

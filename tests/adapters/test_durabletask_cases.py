@@ -107,11 +107,12 @@ def test_a_later_export_repeats_the_lines_of_an_earlier_one() -> None:
         assert wrapped.raw == after.raw, name
 
 
-def test_the_protocols_events_give_the_same_bytes_as_the_sdks_export() -> None:
-    whole = capture("a-completed.json")
+@pytest.mark.parametrize("name", ["a-completed.json", "k-unset-times.json"])
+def test_the_protocols_events_give_the_same_bytes_as_the_sdks_export(name: str) -> None:
+    whole = capture(name)
     sdk = read_json(whole["history_export"])
     grpc = read_json([whole["grpc StreamInstanceHistory (protobuf json)"], whole["grpc GetInstance (protobuf json)"]])
-    assert sdk.raw == grpc.raw == read_capture("a-completed.json").raw
+    assert sdk.raw == grpc.raw == read_capture(name).raw
     assert len(sdk.lines) == 25
 
 
