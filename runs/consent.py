@@ -63,7 +63,9 @@ class Approval:
 
     @property
     def decision(self) -> Seen | None:
-        return self.decisions[-1] if self.decisions else None
+        """The last one that says what was decided; one that does not, when there is no other."""
+        said = [s for s in self.decisions if s.entry.decision] or self.decisions
+        return said[-1] if said else None
 
     @property
     def fingerprint(self) -> str | None:
@@ -205,7 +207,7 @@ def _ambiguous(approval: Approval) -> Iterator[Finding]:
     withdrawn = sum(s.entry.kind in ENDINGS for s in approval.entries)
     if len(asked) > 1 + withdrawn:
         why.append(f"it was asked {len(approval.requests)} times for different artifacts")
-    said = {s.entry.decision for s in approval.decisions}
+    said = {s.entry.decision for s in approval.decisions if s.entry.decision}
     if len(said) > 1 + withdrawn:
         why.append(f"its decisions disagree: {', '.join(sorted(str(d) for d in said))}")
     if why:

@@ -115,7 +115,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 def _extension(code: int, data: bytes, depth: int) -> Any:
     """An extension value: the class that it names with its arguments, or closed when it is of no known form."""
-    if not 0 <= code <= 5 or depth <= 0:
+    if not 0 <= code <= 5:
         return closed(data, f"msgpack ext {code}")
     try:
         inner = _plain(msgspec.msgpack.decode(data), depth - 1)

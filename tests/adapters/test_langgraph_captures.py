@@ -125,6 +125,12 @@ def test_a_history_does_not_tell_the_answer_and_says_so() -> None:
     assert not {"ran_without_approval", "approval_mismatch"} & codes(summary)
 
 
+def test_an_answer_that_one_export_does_not_tell_is_no_other_answer() -> None:
+    summary = told("c-approval.approved.tables.json", "c-approval.approved.history.json")
+    assert "approval_ambiguous" not in codes(summary)
+    assert (summary.approvals[0].decision.entry.by, str(summary.approvals[0].state)) == ("alice@example.com", "used")
+
+
 def test_nodes_of_one_super_step_and_sends_are_branches() -> None:
     assert [s[:3] for s in steps(told("d-parallel.done.tables.json"))] == [
         ("", 1, "model"), ("", 2, None), ("2.1", 1, "check_fraud"), ("2.2", 1, "check_inventory"), ("2.3", 1, "lookup_order"),

@@ -63,7 +63,7 @@ def test_a_state_written_over_a_node_in_flight_leaves_it_unknown() -> None:
     made.checkpoints.pop()
     at = made.checkpoint(1, "pay", ran=["plan"])
     made.write(at, "pay", {"by": "hand"}, task_id="u", task_path="~__interrupt__, 0000000000")
-    made.checkpoint(2, source="update")
+    made.checkpoint(2, source="update", ran=["pay"])  # written as if the node had run
     assert gaps(told(made)) == [("", 2, "pay")]
     (update,) = [e for e in made.read().entries if e.get("name") == "state update"]
     assert (update["kind"], update["out"]) == ("value.result", {"out": {"by": "hand"}})
