@@ -23,8 +23,8 @@ ROLES = ("viewer", "operator", "approver", "admin")
 """Django groups. Every signed-in account views; operators decide about runs and deploys; approvers decide approvals; admins do all and keep accounts."""
 
 SCOPES = {
-    "worker": "starts and claims runs, appends entries",
-    "ci": "registers builds, makes deploys, imports, reads",
+    "worker": "starts and claims runs, appends entries, sends spans",
+    "ci": "registers builds, makes deploys, imports, sends spans, reads",
     "read": "reads",
 }
 MAX_AGE = timedelta(days=90)

@@ -144,3 +144,5 @@ def test_two_spans_without_ids_stay_two_entries() -> None:
     assert [e.get("id") for e in entries(data)] == [None, None]
     (made,) = folded(data).values()
     assert [r.step.name for r in made.steps] == ["pay", "pay"]
+    open_ones = request(*(span("pay", tool, **bare, endTimeUnixNano="0") for _ in range(2)))
+    assert [e.get("id") for e in entries(open_ones)] == [None, None]

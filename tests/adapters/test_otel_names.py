@@ -129,3 +129,14 @@ def test_a_raw_loop_knows_from_the_next_request_that_a_tool_has_run() -> None:
     (made,) = folded(request(asks, goes_on)).values()
     assert [g.name for g in made.gaps] == [None]
     assert entries(request(goes_on))[0]["answered"] == ["call_1"]
+    handed_over = {**goes_on, "parentSpanId": "00000000000000d0"}
+    (made,) = folded(request(asks, handed_over)).values()
+    assert [g.name for g in made.gaps] == [None]
+
+
+def test_of_a_request_that_was_cut_nothing_is_a_request() -> None:
+    given = {**MODELS["current"], "gen_ai.input.messages": '[{"role":"us', "gen_ai.system_instructions": '["be kind"]'}
+    (made,) = entries(request(span("call", given)))
+    assert not {"in", "request"} & set(made)
+    assert made["cut"] == {"gen_ai.input.messages": '[{"role":"us'}
+    assert made["otel"]["attributes"]["gen_ai.system_instructions"] == '["be kind"]'
