@@ -29,7 +29,7 @@ def checkpoints_of(rows: Sequence[Row]) -> list[Checkpoint]:
     for row in rows:
         if row.table == CHECKPOINTS:
             checkpoint = _checkpoint(row)
-            _find_due(checkpoint, blobs)
+            _find_due(checkpoint, blobs, apart=row.fields.get("type") is None)
             if made.setdefault(_place(row), checkpoint) is not checkpoint:
                 again.append(checkpoint)
     for row in rows:
@@ -87,8 +87,9 @@ def channel(checkpoint: Checkpoint, name: str, blobs: Blobs) -> Any:
     return value_of(text(row.fields, "type"), row.fields.get("blob"))
 
 
-def _find_due(checkpoint: Checkpoint, blobs: Blobs) -> None:
-    """The nodes that the checkpoint starts: those whose trigger was written after they last ran, by name; then the Sends, in order."""
+def _find_due(checkpoint: Checkpoint, blobs: Blobs, *, apart: bool) -> None:
+    """The nodes that the checkpoint starts: those whose trigger was written after they last ran, by name; then the Sends, in
+    order. `apart`: channel values are kept in a table of their own; what needs one that is not there cannot be known."""
     names: set[str] = set()
     for name, version in checkpoint.channel_versions.items():
         node = _triggered(name)
@@ -99,11 +100,20 @@ def _find_due(checkpoint: Checkpoint, blobs: Blobs) -> None:
                 names.add(node)
         elif not name.startswith("join:") or _joined(name, channel(checkpoint, name, blobs)):
             names.add(node)
+        elif apart and _lost(checkpoint, name, blobs):
+            checkpoint.due_known = False
     checkpoint.due = [(node, None) for node in sorted(names)]
     if _SENDS in checkpoint.channel_versions:
+        checkpoint.due_known = checkpoint.due_known and not (apart and _lost(checkpoint, _SENDS, blobs))
         sent = channel(checkpoint, _SENDS, blobs)
         sends = [sendable(item) for item in sent] if isinstance(sent, list) else []
         checkpoint.due += [(send[0] if send else "", i) for i, send in enumerate(sends)]
+
+
+def _lost(checkpoint: Checkpoint, name: str, blobs: Blobs) -> bool:
+    """Whether the row of a channel's value is not in the export; an empty channel has one too."""
+    version = str(checkpoint.channel_versions.get(name))
+    return name not in checkpoint.values and (checkpoint.thread, checkpoint.ns, name, version) not in blobs
 
 
 def _triggered(channel_name: str) -> str:

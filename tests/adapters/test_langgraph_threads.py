@@ -149,6 +149,18 @@ def test_a_node_that_failed_and_then_ended_has_both() -> None:
     assert "nondeterministic_replay" not in codes(summary)
 
 
+def test_a_join_whose_value_was_not_exported_is_not_over() -> None:
+    made = straight("a")
+    made.checkpoints[-1]["checkpoint"]["channel_versions"]["join:a+b:c"] = "3"
+    assert (made.read().state["status"], made.read().state["complete"]) == ("unknown", False)
+    assert "run.completed" not in {e["kind"] for e in made.read().entries}
+    value = {"thread_id": "t", "checkpoint_ns": "", "channel": "join:a+b:c", "version": "3", "type": "json"}
+    made.checkpoint_blobs.append({**value, "blob": '["a"]'})
+    assert made.read().state["status"] == "completed"
+    made.checkpoint_blobs[0]["blob"] = '["a", "b"]'
+    assert gaps(told(made)) == [("", 2, "c")]
+
+
 def test_pruned_steps_are_not_known_and_are_not_called_in_flight() -> None:
     made = straight("a", "b", "c")
     made.checkpoints = made.checkpoints[3:]
