@@ -158,6 +158,38 @@ def test_behind_a_damaged_step_reading_goes_on() -> None:
     assert any(isinstance(item, Unread) for item in items)
 
 
+@pytest.mark.parametrize("name", ["approval.json", "retries.json"])
+def test_damage_gives_no_run_a_record_of_another(name: str) -> None:
+    whole = data(name)
+    places = {(e["run"], e.get("call"), e.get("at")) for e in entries(read({name: whole})) if "call" in e}
+    runs, times = {run for run, _, _ in places}, {at for _, _, at in places}
+    ends = [
+        i for i in range(len(whole)) if whole.startswith((b'"finished":', b'"attempts":[', b'"ATTEMPT_SUCCESS"'), i)
+    ]
+    for at in ends:
+        items = read({name: whole[:at] + b'"' + whole[at:]})
+        check_counts(items)
+        found = {(e["run"], e.get("call"), e.get("at")) for e in entries(items) if "call" in e}
+        assert not {(run, call, t) for run, call, t in found - places if run in runs and t in times}, at
+
+
+def test_damage_gives_no_log_the_rows_of_the_next_one() -> None:
+    first, second = part("completed", "", LOG), part("retries", "retries_then_success", LOG)
+    both = (
+        b'{"a": '
+        + first.replace(b'"event_name": "WORKFLOW_SUCCESS"', b'"event_name": "WORKFLOW"_SUCCESS"')
+        + b', "b": '
+        + second
+        + b"}"
+    )
+    items = read({"x.json": both})
+    check_counts(items)
+    assert {e["at"] + e["call"] for e in entries(items) if "call" in e} == {
+        e["at"] + e["call"] for e in entries(read({"x.json": first})) if "call" in e
+    }
+    assert is_partial(items)
+
+
 def test_missing_rows_of_a_log_are_a_loss() -> None:
     rows = json.loads(part("completed", "", LOG))
     items = read({"i.json": json.dumps(rows[:9] + rows[12:]).encode()})
