@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable
+from datetime import timedelta
 from typing import BinaryIO, Final
 
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from journals import payloads
-from journals.imports_models import Upload, UploadPart
+from journals.imports_models import ImportFile, Upload, UploadPart
 
-__all__ = ["Kept", "drop", "keep", "open_kept"]
+__all__ = ["Kept", "drop_older", "keep", "open_kept"]
 
 PART: Final = 1 << 20  # bytes of a part, before compression
 
@@ -98,8 +100,15 @@ def open_kept(upload_id: int, on_read: Callable[[int], None] | None = None) -> B
     return io.BufferedReader(Kept(upload_id, on_read), PART)
 
 
-def drop(upload: Upload) -> None:
-    """Forgets the bytes of an upload, after an erasure of something that it holds."""
-    with transaction.atomic():
-        UploadPart.objects.filter(upload=upload).delete()
-        Upload.objects.filter(pk=upload.pk).update(dropped_at=Now(), stored=0)
+def drop_older(*, days: int) -> int:
+    """Forgets the bytes of files whose last import ended more than `days` ago; returns of how many. What they brought stays."""
+    since = Now() - timedelta(days=days)
+    needed = ImportFile.objects.filter(upload=OuterRef("pk")).filter(
+        Q(imported__finished_at=None) | Q(imported__finished_at__gt=since)
+    )
+    old = Upload.objects.filter(~Exists(needed), dropped_at=None, created_at__lt=since).order_by("pk")
+    for upload in old:
+        with transaction.atomic():
+            UploadPart.objects.filter(upload=upload).delete()
+            Upload.objects.filter(pk=upload.pk).update(dropped_at=Now(), stored=0)
+    return len(old)

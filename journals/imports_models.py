@@ -21,7 +21,7 @@ class Upload(models.Model):
     size = models.BigIntegerField()  # bytes as they came
     stored = models.BigIntegerField()  # bytes that the parts take
     created_at = models.DateTimeField(db_default=Now())
-    dropped_at = models.DateTimeField(null=True)  # the parts went with an erasure; the row stays
+    dropped_at = models.DateTimeField(null=True)  # the parts went when they were old; the row stays
 
     class Meta:
         db_table = "journals_upload"

@@ -173,7 +173,7 @@ class _BytesRead:
 def _open(row: ImportFile, upload: Upload, path: str, read: _BytesRead) -> InputFile | None:
     try:
         if upload.dropped_at is not None:
-            raise CannotOpen("its bytes were erased since")
+            raise CannotOpen("its bytes are no longer kept")
         return open_input(path, upload.size, lambda: open_kept(upload.pk, read.add))
     except CannotOpen as e:
         _refuse(row, str(e))

@@ -7,16 +7,18 @@ from typing import Any
 
 import psycopg
 from celery import shared_task
+from django.conf import settings
 from django.db import connection
 from kombu.exceptions import OperationalError
 
 from journals import ingest
+from journals.imports_kept import drop_older
 
-__all__ = ["SCHEDULE", "nudge", "run_import", "sweep_imports"]
+__all__ = ["SCHEDULE", "drop_files", "nudge", "run_import", "sweep_imports"]
 
 log = logging.getLogger(__name__)
 
-SCHEDULE = {"journals.tasks.sweep_imports": 30.0}
+SCHEDULE = {"journals.tasks.sweep_imports": 30.0, "journals.tasks.drop_files": 3_600.0}
 
 
 @shared_task(name="journals.tasks.run_import")
@@ -37,6 +39,13 @@ def sweep_imports(**_: Any) -> None:
         waiting = [import_id for (import_id,) in cursor.fetchall()]
     for import_id in waiting:
         nudge(import_id)
+
+
+@shared_task(name="journals.tasks.drop_files")
+def drop_files(**_: Any) -> None:
+    """Forgets imported files that are older than `IMPORT_FILES_DAYS`."""
+    if settings.IMPORT_FILES_DAYS:
+        drop_older(days=settings.IMPORT_FILES_DAYS)
 
 
 def nudge(import_id: int) -> None:

@@ -84,7 +84,8 @@ class Options:
 class Line:
     """One entry. `raw` is the journal line (UTF-8, no newline): the file's own bytes for the `lines` format, made by
     `wire.dump` elsewhere. `record` points at its origin in the file: `line=12`, `/events/10`, `operation_outputs/<id>/3`.
-    `oddities` adds to those that `wire.parse(raw)` finds (`opaque_payload`, `encrypted_payload`, `duplicate_entry`)."""
+    `oddities` names what is odd about the record behind it, in the words of `wire.parse`, or `opaque_payload`, `encrypted_payload`,
+    `duplicate_entry`; what the line itself does not show is stored in its field `oddities`."""
 
     run: str
     raw: bytes

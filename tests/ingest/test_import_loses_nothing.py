@@ -15,8 +15,8 @@ from django.core.management import call_command
 from drainboard import wire
 
 from journals import imports_writing, ingest, store
-from journals.imports_kept import open_kept
-from journals.imports_models import Import, ImportFile
+from journals.imports_kept import drop_older, open_kept
+from journals.imports_models import Import, ImportFile, Upload, UploadPart
 from journals.imports_report import FileReport, exit_code, report
 from tests.ingest.conftest import LINES, TORN, Importing, memory
 
@@ -161,6 +161,32 @@ def test_gives_the_file_back_as_it_came(importing: Importing) -> None:
         assert row.upload is not None
         assert open_kept(row.upload.pk).read() == data
         assert row.upload.sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_forgets_old_files_and_takes_them_again(importing: Importing) -> None:
+    made = importing({"f": GOOD})
+    assert drop_older(days=30) == 0
+    Upload.objects.update(created_at="2020-01-01T00:00:00Z")
+    assert drop_older(days=30) == 0, "its import is of today"
+    Import.objects.update(finished_at="2020-01-01T00:00:00Z")
+    assert drop_older(days=30) == 1
+    assert not UploadPart.objects.exists()
+    assert len(lines_of(made["files"][0]["runs"][0]["key"])) == 5
+    (again,) = importing({"f": GOOD})["files"]
+    assert (again["state"], again["runs"][0]["existing_entries"]) == ("complete", 5)
+
+
+def test_an_oddity_of_a_record_reaches_the_findings(importing: Importing) -> None:
+    attributes = '{"workflowId":"w","originalExecutionRunId":"r","attempt":1,"attempt":2}'
+    event = f'{{"eventId":"1","eventType":"EVENT_TYPE_WORKFLOW_EXECUTION_STARTED","taskId":"1","workflowExecutionStartedEventAttributes":{attributes}}}'
+    history = f'{{"events":[{event}]}}'.encode()
+    (file,) = importing({"h.json": history})["files"]
+    assert (file["format"], file["state"]) == ("temporal", "complete")
+    out = io.StringIO()
+    call_command("show_run", file["runs"][0]["key"], json=True, stdout=out)
+    assert "non_standard_json" in [f["code"] for f in json.loads(out.getvalue())["findings"]]
+    (again,) = importing({"h.json": history})["files"]
+    assert again["runs"][0]["new_entries"] == 0
 
 
 def test_points_each_entry_at_its_line_in_the_file(importing: Importing) -> None:
