@@ -114,9 +114,9 @@ NATIVE_RUN_LIMITS = (
     ENV.integer("RUN_LIMIT_ENTRIES", 50_000, least=100, most=10_000_000),
     ENV.integer("RUN_LIMIT_MIB", 64, least=1, most=100_000) << 20,
 )
-IMPORT_FILES_DAYS = ENV.integer(
-    "IMPORT_FILES_DAYS", 0, least=0, most=36_500
-)  # days; 0: imported files are kept for good
+
+# Days after its last import that an imported file's own bytes are kept; 0: for good.
+IMPORT_FILES_DAYS = ENV.integer("IMPORT_FILES_DAYS", 0, least=0, most=36_500)
 
 # A message whose worker died comes back after this time; a running job guards itself by its row.
 CELERY_VISIBILITY_TIMEOUT_S = ENV.integer("CELERY_VISIBILITY_TIMEOUT_S", 900, least=10, most=86_400)
@@ -133,9 +133,6 @@ if CELERY_BROKER_URL == "pgmq://":
     }
 elif CELERY_BROKER_URL.startswith(("redis://", "rediss://", "unix://")):
     CELERY_BROKER_TRANSPORT_OPTIONS["unacked_restore_throttle"] = 1  # else sweeps come 100 s apart
-IMPORT_FILES_DAYS = ENV.integer(
-    "IMPORT_FILES_DAYS", 0, least=0, most=36_500
-)  # days; 0: imported files are kept for good
 CELERY_BROKER_POOL_LIMIT = 2
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
