@@ -23,8 +23,26 @@ _LEVELS: Final = 6
 
 
 @dataclass(slots=True)
+class Lines:
+    """Line numbers of a file; asked for rising offsets, it is counted through once."""
+
+    data: bytes = b""
+    byte: int = 0
+    line: int = 1
+
+    def at(self, byte: int) -> int:
+        if byte < self.byte:
+            return self.data.count(b"\n", 0, byte) + 1
+        self.line += self.data.count(b"\n", self.byte, byte)
+        self.byte = byte
+        return self.line
+
+
+@dataclass(slots=True)
 class Answers:
     """What one file gave beside table rows, by group."""
+
+    lines: Lines = field(default_factory=Lines)
 
     snapshots: dict[str, list[Checkpoint]] = field(default_factory=dict)
     threads: dict[str, list[tuple[Mapping[str, Any], str]]] = field(default_factory=dict)
@@ -33,17 +51,18 @@ class Answers:
 
 def read_json(file: InputFile) -> tuple[Part, Answers]:
     """The records of one JSON file (also one value a line); a file without any gives a part whose only problem is `Refused`."""
-    part, made, data = Part(file.path), Answers(), file.read()
+    part, data = Part(file.path), file.read()
+    made = Answers(Lines(data))
     torn, others = "", list[str]()
     for n, document in enumerate(documents(data)):
         if not is_whole(document) and document.form not in ("{", "["):
-            _skip(part, document, "this is no JSON")
+            _skip(part, made, document, "this is no JSON")
             continue
         prefix = f"/{n}" if n else ""
         others += _document(part, made, document, prefix)
         if document.torn:
             torn = "the JSON is torn"
-            _skip(part, _tail(document), "the file ends or breaks here")
+            _skip(part, made, _tail(document), "the file ends or breaks here")
     if torn or file.cut:
         part.tear(file.cut or torn)
     if others and (part.rows or made.snapshots or made.threads):
@@ -71,12 +90,18 @@ def _document(part: Part, made: Answers, document: Value, prefix: str) -> list[s
         if not found and not inner.torn and name and name not in WANTED:
             others.append(name)
         elif not found and not inner.torn and not name:
-            _skip(part, inner, "no table row, state snapshot or thread of LangGraph")
+            _skip(part, made, inner, "no table row, state snapshot or thread of LangGraph")
     return others
 
 
-def _skip(part: Part, value: Value, reason: str) -> None:
-    part.unread.append(value.unread(part.path, reason))
+def _skip(part: Part, made: Answers, value: Value, reason: str) -> None:
+    part.skip(reason, _place(made, value))
+
+
+def _place(made: Answers, value: Value) -> Place:
+    return Place(
+        made.lines.at(value.start), value.start, value.data[value.start : value.start + 400].split(b"\n", 1)[0]
+    )
 
 
 def _tail(value: Value) -> Value:
@@ -127,10 +152,10 @@ def _take(part: Part, made: Answers, value: Value, prefix: str) -> None:
     try:
         fields, _ = value.load()
     except wire.MalformedLine as e:
-        _skip(part, value, f"not JSON: {e}")
+        _skip(part, made, value, f"not JSON: {e}")
         return
     if not isinstance(fields, Mapping):
-        _skip(part, value, "too deep or wide to unfold")
+        _skip(part, made, value, "too deep or wide to unfold")
         return
     part.counts[what] = part.counts.get(what, 0) + (what not in WANTED)
     if what == "snapshot":
@@ -140,7 +165,7 @@ def _take(part: Part, made: Answers, value: Value, prefix: str) -> None:
     elif what == "run":
         made.runs.setdefault(_group(record), []).append(fields)
     elif what in WANTED:
-        place = Place(value.line, value.start, value.data[value.start : value.start + 400])
+        place = _place(made, value)
         part.known.add(what)
         part.take(what, fields, place, group=_ROWS.sub("", record), record=record)
 
@@ -152,7 +177,7 @@ def _group(record: str) -> str:
 def _snapshot(part: Part, made: Answers, value: Value, fields: Mapping[str, Any], record: str) -> None:
     checkpoint = _checkpoint(fields, part.path, record)
     if isinstance(checkpoint, str):
-        _skip(part, value, f"state snapshot: {checkpoint}")
+        _skip(part, made, value, f"state snapshot: {checkpoint}")
         part.counts["snapshot"] -= 1
         return
     made.snapshots.setdefault(_group(record), []).append(checkpoint)

@@ -263,8 +263,9 @@ def _doubles(ground: Ground) -> list[dict[str, Any]]:
     """Recorded writes that may have been executed more than once: before and after a crash, or on both sides of a fork."""
     made: dict[tuple[str, int], dict[str, Any]] = {}
     lost = [s for s in ground.thread.stages if s.checkpoint.orphan]
+    after = _after_resume(ground) if lost else set()
     for stage in ground.thread.stages:
-        why = "recovered" if _ran_before(ground, stage, lost) else "forked" if _forked(stage) else ""
+        why = "recovered" if _ran_before(ground, stage, lost, after) else "forked" if _forked(stage) else ""
         for item in stage.items if why else ():
             parked = item.task is not None and bool(item.task.resumed)
             if item.done and not parked and _is_write(ground, item):
@@ -272,13 +273,13 @@ def _doubles(ground: Ground) -> list[dict[str, Any]]:
     return list(made.values())
 
 
-def _ran_before(ground: Ground, stage: Stage, lost: Sequence[Stage]) -> bool:
+def _ran_before(ground: Ground, stage: Stage, lost: Sequence[Stage], after: set[int]) -> bool:
     """Whether a crash may have cut off an execution of these tasks that was repeated: the next checkpoint was made by an
     invocation that went on from this one, or a lost one had got as far as this."""
     if any(below is not None and below.resumed for below in map(ground.thread.stage, stage.children)):
         return True
     reached = [s.checkpoint.step + 1 for s in lost if s.checkpoint.ns == stage.checkpoint.ns]
-    return bool(reached) and stage.checkpoint.step <= max(reached) and _follows_resume(ground, stage)
+    return bool(reached) and stage.checkpoint.step <= max(reached) and id(stage) in after
 
 
 def _forked(stage: Stage) -> bool:
@@ -287,16 +288,14 @@ def _forked(stage: Stage) -> bool:
     return ways > 1 or any(part.startswith("fork-") for part in stage.branch.split("."))
 
 
-def _follows_resume(ground: Ground, stage: Stage) -> bool:
-    """Whether it was made by an invocation that went on from an earlier checkpoint, or after it."""
-    here: Stage | None = stage
-    for _ in range(len(ground.thread.stages)):
-        if here is None or here.checkpoint.is_input:
-            return False
-        if here.resumed:
-            return True
-        here = ground.thread.by_key.get((here.checkpoint.ns, here.checkpoint.parent or ""))
-    return False
+def _after_resume(ground: Ground) -> set[int]:
+    """The stages (by `id`) made by an invocation that went on from an earlier checkpoint, up to its end."""
+    made: set[int] = set()
+    for stage in ground.thread.stages:  # parents come before children
+        above = ground.thread.by_key.get((stage.checkpoint.ns, stage.checkpoint.parent or ""))
+        if not stage.checkpoint.is_input and (stage.resumed or (above is not None and id(above) in made)):
+            made.add(id(stage))
+    return made
 
 
 def _double(item: Item, why: str) -> dict[str, Any]:

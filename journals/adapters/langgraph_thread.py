@@ -201,9 +201,12 @@ def _items(stage: Stage) -> None:
     free = dict.fromkeys(due)
     pairs: list[tuple[str, int | None, Task | None]] = []
     rest: list[Task] = []
+    by_push: dict[int, tuple[str, int | None]] = {push: (name, push) for name, push in due if push is not None}
     for task in sorted(tasks, key=lambda t: (t.path, t.id)):
-        spot = next((d for d in free if _fits(d, task, len(due))), None)
-        if spot is None:
+        spot = by_push.get(task.push) if task.push is not None else (task.name, None)
+        if spot not in free and task.push is None and not task.name and len(due) == 1:
+            spot = due[0]
+        if spot is None or spot not in free:
             rest.append(task)
         else:
             del free[spot]
@@ -222,13 +225,6 @@ def _items(stage: Stage) -> None:
         item = Item(name, here, place, ran, push)
         item.passed = name in seen if push is None else "" in seen
         stage.items.append(item)
-
-
-def _fits(due: tuple[str, int | None], task: Task, count: int) -> bool:
-    name, push = due
-    if push is not None:
-        return task.push == push
-    return task.push is None and (task.name == name or (not task.name and count == 1))
 
 
 def passed(here: Checkpoint, below: Sequence[Checkpoint]) -> set[str]:
