@@ -21,9 +21,4 @@ CONTROLS: Final = (
         does="goes on from the checkpoint with the largest id: its nodes without writes run again",
         words=("curl", "-X", "POST", _URL, *_JSON, "-d", '{"assistant_id":"ASSISTANT","input":null}'),
     ),
-    Control(
-        action="move",
-        does="goes on under another assistant, whose graph is another build; nothing checks that its nodes fit the thread",
-        words=("curl", "-X", "POST", _URL, *_JSON, "-d", '{"assistant_id":"{build}","input":null}'),
-    ),
 )
