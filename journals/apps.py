@@ -14,6 +14,7 @@ class JournalsConfig(AppConfig):
         "journals_entry",
         "journals_payload",
         "journals_node",
+        "journals_mapping",
     )  # the web role gets no UPDATE or DELETE on these
 
     def ready(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models.functions import Now
 
-__all__ = ["Entry", "Gate", "Head", "Node", "Payload", "Source", "Token"]
+__all__ = ["Entry", "Gate", "Head", "MappingChange", "Node", "Payload", "Source", "Token"]
 
 
 class Source(models.Model):
@@ -15,14 +15,34 @@ class Source(models.Model):
     name = models.TextField(unique=True)
     runtime = models.TextField()  # an adapter's name, or `native`
     native = models.BooleanField(default=False)
-    mapping = models.JSONField(default=dict)
+    mapping = models.TextField(
+        default="{}"
+    )  # JSON as `runs.mapping` has it; text, because the order of patterns counts
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "journals_source"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(native=False) | models.Q(mapping="{}"), name="journals_source_native_unmapped"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+
+class MappingChange(models.Model):
+    """One change of a source's mapping: the newest one of a source is what it has. The database refuses UPDATE and DELETE."""
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey(Source, models.PROTECT)
+    at = models.DateTimeField(db_default=Now())
+    by = models.TextField()  # person:<name> or token:<name>
+    body = models.TextField()
+
+    class Meta:
+        db_table = "journals_mapping"
 
 
 class Head(models.Model):

@@ -26,13 +26,25 @@ from journals.cursors import plain_cursor
 from journals.foreign import Foreign, IngestResult, ingest
 from journals.heads import HeadRow, change, find, find_executions, first_seen, head, lock, renew
 from journals.reading import StoredEntry, Verified, entries_at, export, positions_of, read, skeleton, verify
-from journals.sources import native_source, new_key, source_id
+from journals.sources import (
+    UNMAPPED,
+    MappingMoved,
+    Source,
+    UnknownSource,
+    change_mapping,
+    mapping_changes,
+    native_source,
+    new_key,
+    source,
+    source_id,
+)
 from journals.text import decode_text, encode_text
 
 __all__ = [
-    "Appended", "Foreign", "HeadRow", "IngestResult", "StoredEntry", "Verified", "append", "change", "create", "decode_text", "encode_text",
-    "entries_at", "export", "find", "find_executions", "first_seen", "head", "ingest", "lock", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew",
-    "skeleton", "source_id", "verify", "waits_for",
+    "UNMAPPED", "Appended", "Foreign", "HeadRow", "IngestResult", "MappingMoved", "Source", "StoredEntry", "UnknownSource", "Verified", "append",
+    "change", "change_mapping", "create", "decode_text", "encode_text", "entries_at", "export", "find", "find_executions", "first_seen", "head",
+    "ingest", "lock", "mapping_changes", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew", "skeleton", "source",
+    "source_id", "verify", "waits_for",
 ]  # fmt: skip
 
 
@@ -44,12 +56,12 @@ def create(
     The same run id again answers the run that is there. Raises `EntryConflict` when that was started with another agent or input.
     """
     with transaction.atomic():
-        source = source_id(native_source(environment), runtime="native", native=True)
+        own = source_id(native_source(environment), runtime="native", native=True)
         with connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO journals_head (key, source_id, run, agent, environment, native) VALUES (%s, %s, %s, %s, %s, true)"
                 " ON CONFLICT (source_id, run) DO NOTHING RETURNING id",
-                [new_key(), source, encode_text(run), encode_text(agent), encode_text(environment)],
+                [new_key(), own, encode_text(run), encode_text(agent), encode_text(environment)],
             )
             made = cursor.fetchone()
         found = lock(made[0]) if made else find(run=run, source=native_source(environment))

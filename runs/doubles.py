@@ -264,10 +264,15 @@ _WHY: Final = {
 
 
 def _told(journal: Journal, doubles: Sequence[Double]) -> Iterator[Finding]:
-    """Writes that the source's own rows say may have been executed more than once: one finding per reason and other run."""
+    """Writes that the source's own rows say may have been executed more than once: one finding per reason and other run.
+
+    A source lists steps of every kind; a step that is no write is left out, one without a record counts as a write.
+    """
+    harmless = {(s.branch, s.number) for s in journal.steps if not s.write and not s.missing}
     groups: dict[tuple[str, str], list[Double]] = {}
     for double in doubles:
-        groups.setdefault((double.why, double.other), []).append(double)
+        if (double.branch, double.step) not in harmless:
+            groups.setdefault((double.why, double.other), []).append(double)
     for (why, other), items in groups.items():
         places = {(d.branch, d.step) for d in items}
         own = [s for s in journal.steps if (s.branch, s.number) in places and s.write]

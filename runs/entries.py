@@ -5,15 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
-
-import msgspec
 
 from journals import store
 from journals.store import HeadRow, StoredEntry
 from runs.damage import codes_of
-from runs.light import quick
+from runs.light import changed, quick
+from runs.mapped import apply
+from runs.mapping import NOTHING, SourceMapping
 
 __all__ = ["Closed", "load", "without_collection"]
 
@@ -22,8 +21,11 @@ Closed = dict[str, Any]
 """Codes of values that the skeleton leaves out: {"until": position, "codes": {code: [positions]}}. Entries never change, so this only grows."""
 
 
-def load(head: HeadRow, *, closed: Mapping[str, Any] | None = None) -> tuple[list[StoredEntry], Closed]:
-    """The entries up to `head.pos`, by position, and what was found in large values of an imported run.
+def load(
+    head: HeadRow, *, closed: Mapping[str, Any] | None = None, mapping: SourceMapping = NOTHING
+) -> tuple[list[StoredEntry], Closed]:
+    """The entries up to `head.pos`, by position, as its source's mapping has them, and what was found in large values of an
+    imported run.
 
     `closed` is the answer of an earlier load of the same run; what it covers is not read again.
     """
@@ -32,6 +34,7 @@ def load(head: HeadRow, *, closed: Mapping[str, Any] | None = None) -> tuple[lis
     found: Closed = {"until": head.pos, "codes": {k: list(v) for k, v in ((closed or {}).get("codes") or {}).items()}}
     if not head.native:
         _look_inside(head, entries, after=(closed or {}).get("until", 0), found=found)
+        entries = list(apply(entries, mapping, whole=lambda positions: _whole(head.id, positions)))
     return _marked(entries, found["codes"]), found
 
 
@@ -53,16 +56,6 @@ def _quick(e: StoredEntry) -> StoredEntry:
     if (made := quick(e.raw)) is not None:
         e.__dict__["entry"] = made
     return e
-
-
-def changed(e: StoredEntry, **fields: Any) -> StoredEntry:
-    """The entry with other fields of its parsed line."""
-    made = replace(e)
-    parsed: Any = e.entry
-    made.__dict__["entry"] = (
-        msgspec.structs.replace(parsed, **fields) if isinstance(parsed, msgspec.Struct) else replace(parsed, **fields)
-    )
-    return made
 
 
 # -- whole values ---------------------------------------------------------------------------------------------------

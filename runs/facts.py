@@ -92,6 +92,7 @@ class Pending:
     last_failure: str
     last_started_at: str
     kind: str | None = None
+    effect: str = ""  # read or write, where the source's mapping says it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Double:
-    """A recorded write that the source may have executed more than once."""
+    """A recorded step that the source may have executed more than once."""
 
     branch: str
     step: int | None
@@ -247,6 +248,7 @@ def _pending(given: Mapping[str, Any]) -> Pending:
         last_failure=failure_text(given.get("last_failure")),
         last_started_at=_text(given.get("last_started_at")),
         kind=given["kind"] if isinstance(given.get("kind"), str) else None,
+        effect=_text(given.get("effect")),
     )
 
 

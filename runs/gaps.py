@@ -120,8 +120,8 @@ def _pending_without_entries(journal: Journal, ground: Ground) -> list[Gap]:
                 key=None,
                 reason=reason,
                 entries=(),
-                effect="write",
-                effects=Effects.UNKNOWN,
+                effect="read" if p.effect == "read" else "write",
+                effects=Effects.NONE if p.effect == "read" else Effects.UNKNOWN,
             )
         )
     return made

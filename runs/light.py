@@ -7,13 +7,14 @@ whose text a double does not keep, escapes, spaces), is parsed in full, so that 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, cast
+from dataclasses import replace
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 from drainboard import wire
 from msgspec import Meta
 
-__all__ = ["quick"]
+__all__ = ["changed", "quick"]
 
 _Positive = Annotated[int, Meta(ge=1)]
 
@@ -87,3 +88,17 @@ def quick(raw: bytes) -> wire.Entry | None:
     if not fields.keys() <= _KNOWN:
         made.extra = {name: value for name, value in fields.items() if name not in _KNOWN}
     return cast("wire.Entry", made)
+
+
+S = TypeVar("S")
+
+
+def changed(seen: S, **fields: Any) -> S:
+    """The entry (`runs.facts.Seen`) with other fields of its parsed line."""
+    made: Any = replace(seen)  # type: ignore[type-var]
+    parsed: Any = seen.entry  # type: ignore[attr-defined]
+    of_line = msgspec.structs.replace if isinstance(parsed, msgspec.Struct) else replace
+    object.__setattr__(
+        made, "entry", of_line(parsed, **fields)
+    )  # frozen, and parsed once: `entry` is a cached property
+    return cast("S", made)

@@ -23,6 +23,7 @@ from journals.limits import limits_of
 from runs import rows, versions
 from runs.entries import Closed, load, without_collection
 from runs.facts import HeadFacts, Limit
+from runs.mapping import NOTHING, SourceMapping, read_text
 from runs.models import Run, VersionSet
 from runs.safe import packed, unpacked
 from runs.summary import Summary
@@ -122,10 +123,12 @@ def summarise(
     closed: Mapping[str, Any] | None = None,
     retirements: Mapping[str, str] | None = None,
     now: datetime | None = None,
+    mapping: SourceMapping | None = None,
 ) -> tuple[Summary, Closed]:
     """The summary of a run as its journal stands, and what `runs.entries.load` found; writes nothing.
 
-    `now` is the database's clock unless given; `closed` is the answer of an earlier time.
+    `now` is the database's clock unless given; `closed` is the answer of an earlier time; `mapping` stands in for the one
+    that the run's source has.
     """
     info = _info(head)
     facts = HeadFacts(
@@ -147,7 +150,7 @@ def summarise(
         limits=_limits(info),
         retirements=retirements or {},
     )
-    entries, found = load(head, closed=closed)
+    entries, found = load(head, closed=closed, mapping=_mapping(head) if mapping is None else mapping)
     evidence = info.evidence if info else UNKNOWN_RUNTIME
     return fold_entries(entries, evidence=evidence, native=head.native, now=now or head.now, head=facts), found
 
@@ -180,6 +183,11 @@ def all_heads(batch: int) -> Iterator[list[int]]:
 
 def _retirements() -> dict[str, str]:
     return {model: day for read in RETIREMENTS for model, day in read().items()}
+
+
+def _mapping(head: store.HeadRow) -> SourceMapping:
+    text = store.UNMAPPED if head.native else store.source(source_id=head.source_id).mapping
+    return NOTHING if text == store.UNMAPPED else read_text(text)
 
 
 def _info(head: store.HeadRow) -> AdapterInfo | None:
