@@ -7,6 +7,9 @@ from typing import Final
 from journals.adapters.controls import Control
 
 _RUN: Final = ("--durable-execution-arn", "{run}")
+_CALLBACK: Final = ("aws", "lambda")
+_ID: Final = (("--callback-id", "{call}"),)
+_RAW: Final = ("--cli-binary-format", "raw-in-base64-out")
 
 CONTROLS: Final = (
     Control(
@@ -18,5 +21,22 @@ CONTROLS: Final = (
         action="release",
         does="lets a paused execution go on",
         words=("aws", "lambda", "resume-durable-execution", _RUN, ("--reason", "{reason}")),
+    ),
+    Control(
+        action="approve",
+        does="answers the callback; what its code expects as the result is not in the export",
+        words=(*_CALLBACK, "send-durable-execution-callback-success", *_ID, ("--result", "{answer}"), *_RAW),
+        needs="call",
+    ),
+    Control(
+        action="reject",
+        does="fails the callback: its code gets an error with this text",
+        words=(
+            *_CALLBACK,
+            "send-durable-execution-callback-failure",
+            *_ID,
+            ("--error", '{"ErrorType":"Rejected","ErrorMessage":{reason:json}}'),
+        ),
+        needs="call",
     ),
 )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, Protocol
 
 from journals.adapters.controls import Control
+from journals.adapters.replies import Answer, Reply, one_by_one
 
 StartEvidence = Literal["before_effect", "on_close", "never"]
 
@@ -43,6 +44,7 @@ class AdapterInfo:
         frozenset()
     )  # of: stop, pin, resume, approve (what the runtime's own controls can do)
     controls: tuple[Control, ...] = ()  # the runtime's own commands, most direct first; nothing here runs them
+    replies: Callable[[Sequence[Answer]], Sequence[Reply]] = one_by_one  # the calls that tell it what was decided
     limits: tuple[Mapping[str, Any], ...] = ()  # {what, unit, limit, source, as_of}
     chain_separator: str = ""  # run ids are `<name><separator><execution>`; people know the name
     how_to_export: str = ""  # the exact command that makes a file we read

@@ -7,6 +7,7 @@ from typing import Final
 from journals.adapters.controls import Control
 
 _INSTANCES: Final = ("npx", "wrangler", "workflows", "instances")
+_EVENT: Final = (*_INSTANCES, "send-event", "WORKFLOW", "{run}", ("--type", "{event}"), ("--payload", "{answer}"))
 
 CONTROLS: Final = (
     Control(
@@ -29,5 +30,15 @@ CONTROLS: Final = (
         action="release",
         does="lets a paused instance go on",
         words=(*_INSTANCES, "resume", "WORKFLOW", "{run}"),
+    ),
+    Control(
+        action="approve",
+        does="sends the event that it waits for, with a yes; what its code expects as the payload is not in its journal",
+        words=_EVENT,
+    ),
+    Control(
+        action="reject",
+        does="sends the event that it waits for, with a no: its code must look at `approved`, an event alone is no yes",
+        words=_EVENT,
     ),
 )

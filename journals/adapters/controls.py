@@ -1,23 +1,27 @@
 """A runtime's own commands: what a person types to carry out a decision that is only recorded here. Pure.
 
 A command is a constant of its adapter, made of words. `{run}`, `{name}`, `{execution}`, `{deployment}`, `{build}`,
-`{awakeable}` and `{reason}` in a word stand for the run's values; each is quoted for the shell as a whole, whatever it holds.
+`{awakeable}` and `{reason}` in a word stand for the run's values, `{call}`, `{event}` and `{answer}` for those of an answered
+request (`replies`); `{event:url}` is a part of an address, `{reason:json}` a text inside JSON. Each word is quoted for the shell
+as a whole, whatever it holds.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote
 
-Action = Literal["stop", "pin", "unpin", "move", "release"]
+Action = Literal["stop", "pin", "unpin", "move", "release", "approve", "reject"]
 Option = tuple[str, str]
 """A flag and its value; both are left out when the value is empty."""
 
-_FIELD = re.compile(r"\{(\w+)\}")
+_FIELD = re.compile(r"\{(\w+)(?::(url|json))?\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +31,17 @@ class Control:
     action: Action
     does: str  # what it does there, in a few words
     words: tuple[str | Option, ...]
+    needs: str = ""  # a value without which the command is left out
+    code: bool = False  # Python for the program that drives the run, no line for a shell: values are literals
 
-    def command(self, values: Mapping[str, str]) -> str:
+    def command(self, values: Mapping[str, Any]) -> str:
         """The line to type. A value that is a word of its own and looks like an option is kept apart by `--`."""
+        if self.code:
+            return " ".join(_FIELD.sub(lambda m: ascii(values.get(m[1], "")), str(word)) for word in self.words)
         made: list[str] = []
         for word in self.words:
             flag, text = word if isinstance(word, tuple) else ("", word)
-            filled = _FIELD.sub(lambda m: values.get(m[1], ""), text)
+            filled = _FIELD.sub(lambda m: _text(values.get(m[1], ""), m[2]), text)
             if flag and not filled:
                 continue
             if flag:
@@ -42,6 +50,11 @@ class Control:
                 made.append("--")
             made.append(quoted(filled))
         return " ".join(made)
+
+
+def _text(value: Any, form: str | None) -> str:
+    text = value if isinstance(value, str) and form != "json" else json.dumps(value, separators=(",", ":"))
+    return quote(text, safe="", errors="surrogatepass") if form == "url" else text
 
 
 def values_of(

@@ -12,6 +12,17 @@ def _post(call: str) -> tuple[str, ...]:
     return "curl", "-G", "-X", "POST", "--data-urlencode", "reason={reason}", "--data-urlencode", "code=KEY", url
 
 
+_EVENT: Final = (
+    "curl",
+    "-X",
+    "POST",
+    "-H",
+    "content-type: application/json",
+    "-d",
+    "{yes}",
+    "https://APP/runtime/webhooks/durabletask/instances/{name:url}/raiseEvent/{event:url}?code=KEY",
+)
+
 CONTROLS: Final = (
     Control(
         action="stop",
@@ -24,4 +35,10 @@ CONTROLS: Final = (
         does="rewinds a failed run: its failed steps run again, and their records are taken out of its history",
         words=_post("rewind"),
     ),
+    Control(
+        action="approve",
+        does="raises the event that it waits for with true; what its code expects as the content is not in its history",
+        words=_EVENT,
+    ),
+    Control(action="reject", does="raises the event that it waits for with false", words=_EVENT),
 )

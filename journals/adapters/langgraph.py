@@ -24,7 +24,7 @@ from journals.adapters.base import (
     Partial,
     Refused,
 )
-from journals.adapters.langgraph_controls import CONTROLS
+from journals.adapters.langgraph_controls import CONTROLS, replies
 from journals.adapters.langgraph_forms import BLOBS, WANTED, Checkpoint, Group, Part
 from journals.adapters.langgraph_json import Answers, read_json
 from journals.adapters.langgraph_lines import Lines, loose_value
@@ -47,6 +47,7 @@ INFO: Final = AdapterInfo(
     ),
     capabilities=frozenset({"stop", "resume", "approve"}),
     controls=CONTROLS,
+    replies=replies,
     how_to_export='pg_dump --data-only -t checkpoints -t checkpoint_blobs -t checkpoint_writes "$DATABASE_URL" > langgraph.sql   '
     '(or the SQLite file itself; of a server: curl "$SERVER/threads/THREAD/history?limit=1000" > THREAD.history.json)',
 )

@@ -77,7 +77,9 @@ def _actions(
             "call": named if isinstance(named, str) else None,
             "name": name,
             "artifact": {"tool": name, "args": args} if item.checkpoint.channel_versions else {"action": action},
-            "allowed": rules.get(name),
+            "allowed_decisions": rules.get(name),
+            "interrupt": number,
+            "action": n,
             "description": action.get("description"),
         }
         yield {k: v for k, v in made.items() if v is not None}

@@ -8,6 +8,8 @@ from journals.adapters.controls import Control
 
 _ADMIN: Final = "http://localhost:9070/invocations/{run}"
 _PATCH: Final = ("curl", "-X", "PATCH")
+_AWAKEABLE: Final = "http://localhost:8080/restate/awakeables/{awakeable:url}"
+_ANSWER: Final = ("curl", "-X", "POST")
 
 CONTROLS: Final = (
     Control(
@@ -38,15 +40,15 @@ CONTROLS: Final = (
         words=(*_PATCH, f"{_ADMIN}/resume?deployment=keep"),
     ),
     Control(
-        action="release",
-        does="answers the awakeable that it waits for (the id stands in its request); /reject with a text says no",
-        words=(
-            "curl",
-            "-X",
-            "POST",
-            "http://localhost:8080/restate/awakeables/{awakeable}/resolve",
-            "--json",
-            "ANSWER",
-        ),
+        action="approve",
+        does="answers the awakeable; what its code expects as JSON is not in the export",
+        words=(*_ANSWER, f"{_AWAKEABLE}/resolve", "--json", "{answer}"),
+        needs="awakeable",
+    ),
+    Control(
+        action="reject",
+        does="rejects the awakeable: its code gets a terminal error with this text",
+        words=(*_ANSWER, f"{_AWAKEABLE}/reject", "--data-raw", "{reason}"),
+        needs="awakeable",
     ),
 )

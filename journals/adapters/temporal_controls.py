@@ -13,6 +13,7 @@ _BUILD: Final = (
     ("--versioning-override-deployment-name", "{deployment}"),
     ("--versioning-override-build-id", "{build}"),
 )
+_SIGNAL: Final = ("temporal", "workflow", "signal", *_RUN, ("--name", "{event}"), ("--input", "{answer}"))
 
 CONTROLS: Final = (
     Control(
@@ -45,5 +46,15 @@ CONTROLS: Final = (
         action="release",
         does="lets a paused run go on",
         words=("temporal", "workflow", "unpause", *_RUN, ("--reason", "{reason}")),
+    ),
+    Control(
+        action="approve",
+        does="sends the signal that it waits for; its name and what its code expects as input are not in its history before it comes",
+        words=_SIGNAL,
+    ),
+    Control(
+        action="reject",
+        does="sends the signal that it waits for with a no: its code must look at `approved`, a signal alone is no yes",
+        words=_SIGNAL,
     ),
 )

@@ -234,7 +234,8 @@ def test_order_is_by_parent_when_the_clock_goes_back() -> None:
 def test_every_call_of_one_question_is_an_approval_of_its_own() -> None:
     summary = told("case-14.thread.json")
     assert [
-        (a.request.entry.call, a.request.entry.name, a.request.entry.extra["allowed"]) for a in summary.approvals
+        (a.request.entry.call, a.request.entry.name, a.request.entry.extra["allowed_decisions"])
+        for a in summary.approvals
     ] == [
         ("delete-1", "delete_file", ["approve", "reject"]),
         ("send-1", "send_email", ["approve", "edit", "reject"]),
