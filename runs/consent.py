@@ -1,7 +1,8 @@
 """What a journal says about approvals: asked, decided, delivered, used. Pure.
 
 An approval is known by `approval`, else by `call`, else by the id of its request. A yes counts for the artifact that was
-asked about, and for one step.
+asked about, and for one step. About a request of another runtime a person's decision is only recorded here: once an import
+shows what the runtime got, that holds, and whether both agree is looked at.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from drainboard import wire
 
 from runs.facts import Seen, moment
 from runs.findings import Finding, found
-from runs.states import ApprovalState
+from runs.states import ApprovalState, Severity
 from runs.steps import Journal, Step
 
 __all__ = [
@@ -62,10 +63,28 @@ class Approval:
         return self.requests[-1] if self.requests else None
 
     @property
+    def foreign(self) -> bool:
+        """Another runtime asks."""
+        return any(s.origin == "import" for s in self.requests)
+
+    @property
+    def here(self) -> Seen | None:
+        """What a person decided here about a request of another runtime."""
+        made = [s for s in self.decisions if s.origin == "server"] if self.foreign else []
+        return made[-1] if made else None
+
+    @property
+    def there(self) -> list[Seen]:
+        """What the runtime itself records of an outcome, when it asked."""
+        kinds = ("approval.decided", "approval.delivered", "approval.used", *ENDINGS)
+        return [s for s in self.entries if s.origin == "import" and s.entry.kind in kinds] if self.foreign else []
+
+    @property
     def decision(self) -> Seen | None:
-        """The last one that says what was decided; one that does not, when there is no other."""
+        """The last one that says what was decided, the runtime's own word first; one that does not, when there is no other."""
         said = [s for s in self.decisions if s.entry.decision] or self.decisions
-        return said[-1] if said else None
+        told = [s for s in said if s.origin == "import"] if self.foreign else []
+        return (told or said)[-1] if said else None
 
     @property
     def fingerprint(self) -> str | None:
@@ -92,7 +111,20 @@ class Approval:
 
     def as_json(self) -> dict[str, Any]:
         request, decision = self.request, self.decision
-        origin = (decision or request or self.entries[0]).origin
+        origin = (request if self.foreign and request else decision or request or self.entries[0]).origin
+        here = self.here
+        recorded = (
+            {
+                "here": {
+                    "decision": here.entry.decision,
+                    "by": here.entry.by,
+                    "at": said_at(here),
+                    "told": bool(self.there),
+                }
+            }
+            if here
+            else {}
+        )
         return {
             "id": self.id,
             "state": str(self.state),
@@ -112,6 +144,7 @@ class Approval:
             "expires_at": self.expires_at.isoformat().replace("+00:00", "Z") if self.expires_at else None,
             "origin": "imported" if origin == "import" else "here",
             "entries": [s.number for s in self.entries],
+            **recorded,
         }
 
 
@@ -147,6 +180,8 @@ def collect(journal: Journal, *, now: datetime) -> list[Approval]:
             name = _name(seen, approvals)
             _tell(approvals.setdefault(name, Approval(name)), seen)
     for approval in approvals.values():
+        if approval.state == ApprovalState.REQUESTED and (here := approval.here) is not None:
+            approval.state = _STATES.get(here.entry.decision or "send_back", approval.state)
         if approval.state == ApprovalState.REQUESTED and approval.expires_at and approval.expires_at <= now:
             approval.state = ApprovalState.EXPIRED
     return list(approvals.values())
@@ -185,6 +220,8 @@ def _decide(approval: Approval, seen: Seen) -> None:
     entry = seen.entry
     if entry.kind in ("approval.decided", "approval.sent_back"):
         approval.decisions.append(seen)
+    if seen.origin == "server" and approval.foreign:
+        return  # the runtime's own word comes first, wherever it stands
     if entry.kind == "approval.decided":
         approval.state = _STATES.get(entry.decision or "", approval.state)
     elif approval.state != ApprovalState.USED:
@@ -196,6 +233,7 @@ def findings(journal: Journal, approvals: Sequence[Approval], *, in_flight: bool
     for approval in approvals:
         yield from _ambiguous(approval)
         yield from _too_early(approval, journal)
+        yield from _otherwise(approval)
         if not _acted_on(approval, journal):
             yield from _not_used(approval, in_flight=in_flight, now=now)
     yield from _not_taken(journal, in_flight=in_flight)
@@ -207,7 +245,7 @@ def _ambiguous(approval: Approval) -> Iterator[Finding]:
     withdrawn = sum(s.entry.kind in ENDINGS for s in approval.entries)
     if len(asked) > 1 + withdrawn:
         why.append(f"it was asked {len(approval.requests)} times for different artifacts")
-    said = {s.entry.decision for s in approval.decisions if s.entry.decision}
+    said = {s.entry.decision for s in approval.decisions if s.entry.decision and s is not approval.here}
     if len(said) > 1 + withdrawn:
         why.append(f"its decisions disagree: {', '.join(sorted(str(d) for d in said))}")
     if why:
@@ -234,10 +272,11 @@ def _two_readings(seen: Seen) -> str:
 
 
 def _too_early(approval: Approval, journal: Journal) -> Iterator[Finding]:
-    if not approval.decisions:
+    decisions = [s for s in approval.decisions if s is not approval.here]
+    if not decisions:
         return
     order = {id(s): i for i, s in enumerate(journal.entries)}
-    decision = approval.decisions[0]
+    decision = decisions[0]
     if approval.requests and order[id(approval.requests[0])] < order[id(decision)]:
         return
     asked = (
@@ -253,10 +292,37 @@ def _too_early(approval: Approval, journal: Journal) -> Iterator[Finding]:
     )
 
 
+def _otherwise(approval: Approval) -> Iterator[Finding]:
+    """A runtime whose record shows another outcome than what a person decided here."""
+    here = approval.here
+    if here is None:
+        return
+    said = here.entry.decision or "send_back"
+    for there in reversed(approval.there):
+        done = there.entry.decision or there.entry.kind.partition(".")[2]
+        if done in ("decided", "delivered", "used"):
+            continue  # an answer, and the export does not say which
+        if (done == "approve") != (said == "approve"):
+            by = f" by {there.entry.by}" if there.entry.by else ""
+            yield found(
+                "approval_mismatch",
+                f"{here.entry.by or 'Somebody'} decided {said} about {approval.tool or approval.id} here at {said_at(here)}, and the"
+                f" runtime's record says {done.replace('_', ' ')}{by} (entry {there.number}): it was told, or acted, otherwise.",
+                [here.number, there.number],
+                severity=Severity.ERROR if done == "approve" else Severity.WARNING,
+                approval=approval.id,
+                here=said,
+                runtime=done,
+            )
+        return
+
+
 def _acted_on(approval: Approval, journal: Journal) -> bool:
     """Whether a yes of another runtime, which says neither what it is for nor who uses it, was at least acted on: the run went
     on behind it."""
     decision = approval.decision
+    if decision is not None and decision is approval.here:
+        return bool(approval.there)  # the runtime has an answer, whatever its export tells of it
     if decision is None or decision.origin != "import" or approval.artifact is not wire.MISSING or approval.fingerprint:
         return False
     at = next(i for i, seen in enumerate(journal.entries) if seen is decision)
@@ -275,9 +341,10 @@ def _not_used(approval: Approval, *, in_flight: bool, now: datetime) -> Iterator
         return
     until = approval.expires_at
     late = f" It is too late after {until.isoformat().replace('+00:00', 'Z')}." if until and in_flight else ""
+    unused = "no import shows that its runtime was told" if decision is approval.here else "nothing used it"
     yield found(
         "approval_not_used",
-        f"{decision.entry.by or 'Somebody'} approved {approval.tool or approval.id} at {said_at(decision)}, and nothing used it"
+        f"{decision.entry.by or 'Somebody'} approved {approval.tool or approval.id} at {said_at(decision)}, and {unused}"
         + (" yet." if in_flight else " before the run was over.")
         + late,
         [s.number for s in approval.entries],

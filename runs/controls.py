@@ -15,6 +15,7 @@ from journals import store
 from journals.adapters import ADAPTERS
 from journals.adapters.base import AdapterInfo
 from journals.adapters.controls import values_of
+from journals.adapters.replies import Answer
 from runs.models import Run
 
 LOOKED_AT: Final = 200  # of a run's last entries
@@ -77,6 +78,30 @@ def for_head(head: store.HeadRow, *, action: str, build: str = "", reason: str =
     told = _told(_last_entries(head))
     known = {name: str(told.get(name) or "") for name in ("deployment", "awakeable")}
     return commands(head.runtime, head.run, action=action, build=build, reason=reason, **known)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What tells the runtime one decision, or those that it takes together."""
+
+    about: tuple[str, ...]  # approvals
+    missing: tuple[str, ...]  # approvals that must be decided first
+    commands: Sequence[Command]  # none where its adapter knows none
+
+
+def replies(head: store.HeadRow, answers: Sequence[Answer]) -> list[Told]:
+    """The calls that tell a run's runtime what was decided about its requests (all of them, in the order in which they were asked)."""
+    info = _info(head.runtime)
+    if info is None:
+        return [Told((a.approval,), (), ()) for a in answers if a.decision]
+    base = {**values_of(head.run, separator=info.chain_separator), "event": "EVENT"}
+    made = []
+    for reply in info.replies(answers):
+        known = [c for c in info.controls if c.action == reply.action and (not c.needs or c.needs in reply.values)]
+        values = {**base, **reply.values}
+        lines = () if reply.missing else tuple(Command(c.does, c.command(values)) for c in known)
+        made.append(Told(reply.about, reply.missing, lines))
+    return made
 
 
 def asked(run: Run) -> Asked | None:

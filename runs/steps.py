@@ -147,7 +147,7 @@ def group(entries: Iterable[Seen], *, native: bool, dense: bool = True, length: 
     journal = Journal(ordered, [], holes, {} if native else _conflicts(ordered))
     if not native:
         journal.rewritten = rewritten(ordered)
-    _Grouping(journal).run()
+    _Grouping(journal, native=native).run()
     _mark_gone(journal)
     if not dense:
         absent = {s.number for s in journal.steps if s.missing and s.numbered and s.branch == ""}
@@ -196,8 +196,8 @@ def _is_note(seen: Seen) -> bool:
 class _Grouping:
     """One pass over the entries of a run."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, *, native: bool) -> None:
+        self.journal, self.native = journal, native
         self.by_place: dict[tuple[str, int], Step] = {}
         self.matching = Matching(journal.entries, damaged=bool(journal.holes))
         self.by_entry: dict[str, Step] = {}
@@ -209,6 +209,8 @@ class _Grouping:
             role = ROLES.get(seen.entry.kind)
             if role is None:
                 continue
+            if role[0] == "approval" and seen.origin == "server" and not self.native:
+                role = ("approval", "more")  # recorded here: its runtime waits on until somebody tells it
             step = self._step(seen, role[0], role[1], order)
             if step is not None:
                 step.last_order = order

@@ -42,7 +42,9 @@ def _parked(made: Summary) -> str:
     kind, _, name = made.parked_on.partition(":")
     until = f" until {_stamp(made.wake_at)}" if made.wake_at else ""
     if kind == "approval":
-        return f"approval of {_title(_asked(made, name), name)}"
+        asked = _asked(made, name)
+        told = f"its runtime to be told: {_ending(asked.here)}: " if asked and asked.here else ""
+        return f"{told}approval of {_title(asked, name)}"
     if kind == "signal":
         return f"{'a message' if name == '?' else f'signal {name}'}{until}"
     if kind == "gap":
@@ -112,7 +114,8 @@ def step_words(row: StepRow) -> str:
 def _step_waits(step: Step, reason: str) -> str:
     until, name = _field(step, "until"), step.name or step.call or ""
     if step.kind == "approval":
-        return "waits for a person"
+        here = [s for s in step.entries if s.origin == "server" and s.entry.kind.startswith("approval.")]
+        return f"{_ending(here[-1])} here; its runtime is to be told" if here else "waits for a person"
     if step.kind == "timer":
         return f"waits until {until}" if until else "waits for a timer"
     if step.kind == "child":
