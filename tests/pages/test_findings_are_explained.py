@@ -33,7 +33,7 @@ def test_a_finding_has_a_page_that_says_what_to_do(code: str) -> None:
 def test_the_page_is_text_and_lists_and_links_to_the_runs(viewer: Client) -> None:
     page = viewer.get("/docs/findings/gap_open/").content.decode()
     assert "<h2>What to do</h2>" in page
-    assert "<ol><li>Look outside" in page
+    assert "<ol><li>Keep the run from going on" in page
     assert "<code>UnresolvedGap</code>" in page
     assert 'href="/runs/?finding=gap_open"' in page
 
