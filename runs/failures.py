@@ -16,8 +16,9 @@ _NO_ANSWER: Final = (
 
 
 def unanswered_error(failure: Any) -> bool:
-    """Whether a recorded failure leaves open that the other side acted: a timeout, a cancel, a lost connection, or nothing readable."""
-    if isinstance(failure, dict) and ("opaque" in failure or "$payload" in failure):
+    """Whether a recorded failure leaves open that the other side acted: a timeout, a cancel, a lost connection, or nothing
+    that says what kind of failure it was."""
+    if isinstance(failure, dict) and ("opaque" in failure or "$payload" in failure or not failure.get("type")):
         return True
     text = failure if isinstance(failure, str) else failure_words(failure)
     return not text.strip() or any(word in text.lower() for word in _NO_ANSWER)

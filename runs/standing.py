@@ -30,6 +30,8 @@ def imported_status(journal: Journal, facts: SourceFacts | None) -> RunStatus:
     if end is None:
         return RunStatus.UNKNOWN
     kind = spans.settled(journal.entries, end).entry.kind
+    if kind != "run.parked" and end.entry.extra.get("encloses") is True and spans.absent(journal.entries):
+        return RunStatus.UNKNOWN  # a record that has not come may say that the run is parked
     return RunStatus.PARKED if kind == "run.parked" else RunStatus(TERMINAL[kind])
 
 

@@ -263,10 +263,10 @@ def _run_of_steps(path: str, runs: Sequence[str]) -> str:
     inside = sorted((run for run in runs if run in stem), key=len, reverse=True)
     if inside:
         return inside[0]
+    if after:  # the list is of other runs
+        return after.group(1)
     distinct = set(runs)
-    if len(distinct) == 1:
-        return distinct.pop()
-    return after.group(1) if after else ""
+    return distinct.pop() if len(distinct) == 1 else ""
 
 
 def from_cli(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -144,12 +144,15 @@ def _step(run: Run, row: Row, options: Options) -> Iterator[Line]:
     record = f"{row.table}/{run.id}/{number_of(row)}"
     out, failed = _read(fields, "output"), _read(fields, "error")
     is_error = failed.value is not wire.MISSING
+    told = is_error or "error" in fields or out.value not in (None, wire.MISSING)
     base = _placed(run, row)
     if name == "DBOS.sleep":
         yield from _timer(run, row, base, out, record)
         return
-    made = {**base, **_kind(name, fields, is_error, options)}
-    if is_error:
+    made = {**base, **_kind(name, fields, is_error or not told, options)}
+    if not told:
+        made["error"] = {"message": "the export has neither output nor error: how it ended is not known"}
+    elif is_error:
         made["error"] = error_of(failed)
         if nondeterministic(made["error"]):
             made["reason"] = "NonDeterministicReplay"

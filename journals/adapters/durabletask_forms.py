@@ -23,6 +23,7 @@ _EVENT: Final = re.compile(
     rb'\{\s*"(?:event_id|event_type|eventId|EventType|EventId|TaskHub|PartitionKey|InstanceID|timestamp|Timestamp)"\s*:'
 )
 _BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
+_TYPED: Final = re.compile(rb'"(?:event_type|[eE]ventType)"\s*:')
 
 
 @dataclass(slots=True)
@@ -287,6 +288,7 @@ def _elements(found: Found, value: Value) -> Iterator[Value]:
 def _records(found: Found, value: Value, answer: Answer | None, prefix: str) -> Iterator[Record]:
     """The records of a list. Behind a damaged one, or inside one that swallowed others, the next is looked for."""
     data, at, n = value.data, value.start + 1, -1
+    typed = answer is not None and _TYPED.search(data, value.start, value.end)
     while True:
         gap = _BETWEEN.match(data, at, value.end)
         at, n = gap.end() if gap else at, n + 1
@@ -297,7 +299,12 @@ def _records(found: Found, value: Value, answer: Answer | None, prefix: str) -> 
         end = value_end(data, at, value.end) if at < value.end else -1
         got = _loaded(Value(data, at, end)) if end >= 0 else None
         if got is not None:
-            yield Record(snake(got[0]), f"{prefix}{value.pointer}/{n}", got[1])
+            fields = snake(got[0])
+            if answer is not None and typed and fields.get("event_type") in (None, ""):
+                _lose(found, Value(data, at, end), "an event without its type")
+                answer.lost = True
+            else:
+                yield Record(fields, f"{prefix}{value.pointer}/{n}", got[1])
             at = end
             continue
         again = _EVENT.search(data, at + 1, value.end) if at < value.end and _worth(found, value.end - at) else None

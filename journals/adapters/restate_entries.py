@@ -59,6 +59,7 @@ class Entry:
     closed: bool = False  # the value is bytes that are no text
     failure: Mapping[str, Any] | None = None  # {code, message}
     void: bool = False
+    word: str = ""  # Success or Failure, where only that is told
     wake_ms: int | None = None
     key: str = ""  # of a promise or a state
     service: str = ""
@@ -98,7 +99,23 @@ def entry_of(row: Row) -> Entry:
     if made.unread or not fields.get("raw"):
         _from_json(made, _json(fields.get("entry_json")))
     _from_columns(made)
+    _not_exported(made)
     return made
+
+
+def _not_exported(e: Entry) -> None:
+    """An answer without its content (columns left out, or bytes that cannot be taken apart) is no success unless it says so."""
+    seen = e.row.fields.get("raw") and not e.unread
+    if seen or e.failure is not None or e.value is not wire.MISSING or e.void:
+        return
+    if e.word == "Failure":
+        e.failure = {"message": "the failure itself is not in the export"}
+    elif (
+        not e.word
+        and e.type in ("Run", "SideEffect", "Call")
+        and (e.notification or (e.v1 and e.type != "Call") or e.done)
+    ):
+        e.failure = {"message": "whether it succeeded or failed is not in the export"}
 
 
 def payload(data: bytes) -> tuple[Any, bool]:
@@ -140,7 +157,7 @@ def _from_lite(e: Entry, lite: Mapping[str, Any]) -> None:
         e.completion = _first(ids, "CompletionId", "completion_id")
         name = ids.get("SignalName")
         e.signal = name if isinstance(name, str) else integer(ids, "SignalIndex")
-        e.void = told.get("result") == "Void"
+        e.void, e.word = told.get("result") == "Void", text(told, "result") or text(ids, "result") or ""
         return
     told = _inner(lite, "Command", e.type)
     e.completion = _first(told, "result_completion_id", "completion_id")

@@ -286,6 +286,8 @@ _WORDS: Final = {
 
 def _error(failure: Mapping[str, Any]) -> Fields:
     code = failure.get("code")
+    if "code" not in failure:
+        return {"message": failure["message"]}
     return {
         "type": f"TerminalError {code}" if code is not None else "TerminalError",
         "message": failure.get("message") or "",

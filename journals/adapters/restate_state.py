@@ -69,7 +69,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
     }
     if snapshot.whole:
         made["last_step"] = len(snapshot.numbers)
-    if snapshot.invocation is not None:
+    if snapshot.invocation is not None and (snapshot.entries or word not in IN_FLIGHT):
         made["waiting"] = list(_waiting(snapshot)) if word in IN_FLIGHT else []
         made["pending"] = list(_pending(snapshot, mapping, failed))
     waited = next((w for w in made.get("waiting", ()) if "awakeable" in w), None)
