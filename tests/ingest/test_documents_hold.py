@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,19 @@ def test_lines_are_what_the_schema_says(name: str) -> None:
 def test_the_line_schema_and_the_document_name_every_field() -> None:
     fields = {"in" if f == "in_" else f for f in wire.Entry.__dataclass_fields__} - {"extra", "oddities"}
     body = json.loads((DOCS / "journal-line.schema.json").read_text())
-    beside = {"recorded_at", "started_at"}  # documented, read as extra fields
+    told = {
+        "started_at",
+        "last_failure",
+        "copied_from",
+        "entry_id",
+        "order",
+        "under",
+        "asked",
+        "answered",
+        "encloses",
+        "oddities",
+    }
+    beside = {"recorded_at", *told}  # documented, read as extra fields
     assert set(body["properties"]) == fields | beside
     text = (DOCS / "journal-lines.md").read_text()
     assert not [f for f in fields | beside if f"`{f}`" not in text]
@@ -50,3 +63,14 @@ def test_the_document_names_every_kind() -> None:
     first = {kind.split(".")[0] for kind in wire.KINDS}
     assert not [word for word in first if f"`{word}" not in text]
     assert not [kind for kind in wire.KINDS if kind.split(".")[-1] not in text]
+
+
+def test_the_document_names_every_fact_of_a_run_that_rules_read() -> None:
+    """Fields of a `runtime.state` note."""
+    read = set()
+    for path in (DOCS.parent / "runs").glob("*.py"):
+        read |= set(re.findall(r"""\bout(?:\.get\(|\[)["'](\w+)["']|\btold\(facts, ["'](\w+)["']""", path.read_text()))
+    names = {name for pair in read for name in pair if name}
+    assert {"pending", "held", "others", "parent"} <= names
+    text = (DOCS / "states.md").read_text()
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
