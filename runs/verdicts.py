@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from drainboard.wire import MISSING
+
 from journals.adapters.base import Evidence
 from runs.facts import Again, Pending, Seen, SourceFacts, Waiting, moment
 from runs.failures import unanswered_error
@@ -329,14 +331,23 @@ def _effects(step: Step, verdict: Verdict, journal: Journal, ground: Ground) -> 
         return Effects.NONE
     if verdict == Verdict.DONE and step.resolution is None and _ran_once(step, journal, ground):
         return Effects.ONE
-    if step.results or step.late or verdict == Verdict.DONE:
+    late = any(s.entry.error is MISSING for s in step.late)  # a late failure proves no effect
+    if step.results or late or verdict == Verdict.DONE:
         return Effects.AT_LEAST_ONE
     return Effects.NONE if verdict == Verdict.NOT_STARTED else Effects.UNKNOWN
 
 
 def _ran_once(step: Step, journal: Journal, ground: Ground) -> bool:
     """Whether a second execution would stand in the journal and does not."""
-    if not ground.tries_known or journal.holes or step.conflict or step.rewritten or step.late or step.failures:
+    if (
+        not ground.tries_known
+        or journal.holes
+        or ground.torn
+        or step.conflict
+        or step.rewritten
+        or step.late
+        or step.failures
+    ):
         return False
     if step.count != 1 or len(step.results) != 1 or step.errors or step.mixed or step.ambiguous:
         return False

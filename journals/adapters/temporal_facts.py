@@ -30,7 +30,7 @@ _STATUS: Final = {
 
 
 _OPEN: Final = frozenset(("running", "parked", "held"))
-_HIDDEN: Final = "unrecorded: a local activity may be in the open turn"
+_HIDDEN: Final = "unrecorded: a local activity may be in a turn that did not end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +193,8 @@ def _partial(run: History, facts: Facts | None) -> str:
 def _pending(run: History, facts: Facts | None) -> Iterator[dict[str, Any]]:
     """Steps that the runtime calls unfinished. A history alone calls only those so whose start it records: scheduled is not begun."""
     if run.ended:
+        if run.cut_turn:
+            yield _hidden(run, run.cut_turn)
         return
     open_steps = [s for s in run.open_steps() if s.kind in ("tool", "model")]
     if facts is None or not facts.described:
@@ -210,8 +212,13 @@ def _pending(run: History, facts: Facts | None) -> Iterator[dict[str, Any]]:
             name=text_of(found.get("operation")),
         )
     turn = _task(run, facts)
-    if turn and turn["state"] == "started" and run.last and not _stuck(run, facts):
-        yield {**_item(None, state=_HIDDEN, attempt=turn["attempt"]), "branch": "", "step": run.next_step}
+    if turn and (turn["state"] == "started" or run.lost_now) and run.last and not _stuck(run, facts):
+        yield _hidden(run, turn["attempt"])
+
+
+def _hidden(run: History, attempt: int) -> dict[str, Any]:
+    """A local activity that may have run in a turn that is open or was lost: there is no record of it before the turn ends."""
+    return {**_item(None, state=_HIDDEN, attempt=attempt), "branch": "", "step": run.next_step}
 
 
 def _activity(found: dict[str, Any], step: Step | None) -> dict[str, Any]:

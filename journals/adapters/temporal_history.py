@@ -142,6 +142,7 @@ class History:
     task: Task = field(default_factory=Task)
     lost_turn: int = 0  # the event that ended the turn before the last completed one without its commands; 0: none
     lost_now: int = 0  # the same for the turn that comes next
+    cut_turn: int = 0  # attempt of the turn that was open, or had been lost, when the server ended the run; 0: none
     shorthand: bool = False  # read from the HTTP API's shorthand, which writes empty lists as null
     last: int = 0  # number of the last event
     last_at: str | None = None

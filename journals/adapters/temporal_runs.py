@@ -57,6 +57,8 @@ def ended(run: History, event: Event) -> list[Draft]:
     word = {"Completed": "completed", "Canceled": "cancelled", "Terminated": "stopped"}.get(
         event.type[len("WorkflowExecution") :], "failed"
     )
+    if event.rest.get("workflowTaskCompletedEventId") is None:  # the server ended it, whatever a worker was doing
+        run.cut_turn = run.task.attempt if run.task.state == "started" or run.lost_now else 0
     run.ended, run.task, run.status = word, Task(), event.type[len("WorkflowExecution") :]
     line: Draft = {"kind": f"run.{word}", "versions": _build(run)}
     if word == "completed":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from journals.adapters.base import InputFile, Note, Refused
-from tests.adapters.temporal_captures import data, items, made, payload, read, state, states
+from tests.adapters.temporal_captures import data, history, items, made, payload, read, state, states
 
 ACTIVITY = {
     "type": "ActivityTaskScheduled",
@@ -234,9 +234,33 @@ def test_a_turn_that_is_open_may_hide_a_local_activity() -> None:
     assert (pending["step"], pending["name"], pending["state"]) == (
         4,
         None,
-        "unrecorded: a local activity may be in the open turn",
+        "unrecorded: a local activity may be in a turn that did not end",
     )
     assert state("b-crash.inflight.show.json")["workflow_task"] is None
+
+
+def test_a_turn_that_was_lost_or_cut_off_may_hide_a_local_activity() -> None:
+    begun = [{"type": "WorkflowTaskScheduled", "attempt": 1}, {"type": "WorkflowTaskStarted", "scheduledEventId": "2"}]
+    cut = history(*begun, {"type": "WorkflowExecutionTerminated", "reason": "operator"})
+    lost = history(*begun, {"type": "WorkflowTaskTimedOut", "timeoutType": "TIMEOUT_TYPE_START_TO_CLOSE"}, begun[0])
+    described = {
+        "workflowExecutionInfo": {
+            "execution": {"workflowId": "wf-1", "runId": "0f3c1f2e-0000-4000-8000-0000000000aa"},
+            "status": "WORKFLOW_EXECUTION_STATUS_RUNNING",
+            "historyLength": "5",
+        },
+        "pendingWorkflowTask": {"state": "PENDING_WORKFLOW_TASK_STATE_SCHEDULED", "attempt": 1},
+    }
+    files = [InputFile.of("h.json", lost), InputFile.of("d.json", json.dumps(described).encode())]
+    for read_from in ([InputFile.of("h.json", cut)], files):
+        (pending,) = states(items(read_from))[-1]["pending"]
+        assert (pending["step"], pending["name"]) == (1, None)
+    ended_in_its_turn = history(
+        *begun,
+        {"type": "WorkflowTaskCompleted"},
+        {"type": "WorkflowExecutionCompleted", "workflowTaskCompletedEventId": "4"},
+    )
+    assert states(items([InputFile.of("h.json", ended_in_its_turn)]))[-1]["pending"] == []
 
 
 def test_the_same_facts_give_the_same_note_and_other_facts_another() -> None:

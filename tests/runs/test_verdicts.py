@@ -26,6 +26,7 @@ NATIVE = [
     ("a retry in flight", [started(1), failed(1), started(1, attempt=2)], ("may_run_twice", "certain", "unknown")),
     ("begun again by the next worker", [started(1), {**started(1), "epoch": 2}, {**result(1), "epoch": 2}], ("done", "certain", "at_least_one")),
     ("a late result", [started(1), {"kind": "late.result", "step": 1, "origin": "server"}], ("may_run_twice", "certain", "at_least_one")),
+    ("a late failure", [started(1), {"kind": "late.result", "step": 1, "origin": "server", "error": {"type": "CardDeclined"}}], ("may_run_twice", "certain", "unknown")),
     ("a read with a start", [{**started(1), **READ}], ("may_run_twice", "certain", "none")),
     ("a read with a result", [{**result(1), **READ}], ("done", "certain", "none")),
     ("a model's result", [model(1)], ("done", "certain", "none")),
