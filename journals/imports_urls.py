@@ -13,6 +13,7 @@ urlpatterns = [
     path("api/v1/imports/<int:import_id>/files/<int:n>", imports_api.import_file, name="api_import_file"),
     path("imports/", imports_views.imports, name="imports"),
     path("imports/new/", imports_views.new, name="import_new"),
+    path("imports/how/", imports_views.how, name="import_how"),
     path("imports/<int:import_id>/", imports_views.detail, name="import"),
     path("imports/<int:import_id>/files/<int:n>/", imports_views.file, name="import_file"),
 ]

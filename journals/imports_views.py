@@ -7,14 +7,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from journals import access, errors, imports_queries, ingest
-from journals.adapters import ADAPTERS
 from journals.imports_api import answer_file
 from journals.imports_forms import ImportForm
+from journals.imports_how import how_to
 from journals.imports_models import Import, ImportFile
 from journals.imports_received import check_size, found_upload
 from journals.tasks import nudge
 
-__all__ = ["detail", "file", "imports", "new"]
+__all__ = ["detail", "file", "how", "imports", "new"]
 
 STATES = {
     "queued": "Waits for a background worker; ends when one takes it.",
@@ -34,13 +34,26 @@ def imports(request: HttpRequest) -> HttpResponse:
     rows, older = imports_queries.import_rows(before=_number(request, "before"), batches=batches)
     context = {
         "sources": imports_queries.source_rows(), "rows": rows, "older": older, "states": STATES,
-        "batches": batches, "has_batches": batches or imports_queries.has_batches(), "may_import": access.has_role(request.user, "operator"), "exports": _exports(),
+        "batches": batches, "has_batches": batches or imports_queries.has_batches(), **_how(request),
     }  # fmt: skip
     return render(request, "journals/imports.html", context)
 
 
-def _exports() -> list[tuple[str, str]]:
-    return [(a.INFO.title, a.INFO.how_to_export) for a in ADAPTERS.values() if a.INFO.how_to_export]
+@access.role_required("viewer")
+@require_safe
+def how(request: HttpRequest) -> HttpResponse:
+    """How to bring runs here from each runtime."""
+    return render(request, "journals/how.html", _how(request))
+
+
+def _how(request: HttpRequest) -> dict[str, object]:
+    here = request.build_absolute_uri("/").rstrip("/")
+    return {
+        "runtimes": how_to(),
+        "connection": f"export DRAINBOARD={here}\nexport DRAINBOARD_TOKEN=    # shown once when the token is made",
+        "may_import": access.has_role(request.user, "operator"),
+        "may_administer": access.has_role(request.user, "admin"),
+    }
 
 
 @access.role_required("operator")
@@ -53,7 +66,7 @@ def new(request: HttpRequest) -> HttpResponse:
         return render(
             request,
             "journals/import_new.html",
-            {"form": ImportForm(), "problem": e.message, "exports": _exports()},
+            {"form": ImportForm(), "problem": e.message},
             status=413,
         )
     form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
@@ -62,9 +75,7 @@ def new(request: HttpRequest) -> HttpResponse:
         made = ingest.submit([found_upload(f) for f in given.pop("file")], actor=access.actor_of(request), **given)
         nudge(made.pk)
         return redirect("journals:import", import_id=made.pk)
-    return render(
-        request, "journals/import_new.html", {"form": form, "exports": _exports()}, status=400 if form.errors else 200
-    )
+    return render(request, "journals/import_new.html", {"form": form}, status=400 if form.errors else 200)
 
 
 @access.role_required("viewer")

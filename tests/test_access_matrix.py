@@ -93,6 +93,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
     # journals from files
     "imports/": (VIEW, NO_METHOD),
     "imports/new/": (OPERATE, ACT),
+    "imports/how/": (VIEW, NO_METHOD),
     "imports/<int:import_id>/": (VIEW, NO_METHOD),
     "imports/<int:import_id>/files/<int:n>/": (VIEW, NO_METHOD),
     # accounts and tokens

@@ -60,8 +60,10 @@ INFO: Final = AdapterInfo(
             "as_of": "2026",
         },
     ),
-    how_to_export='(aws lambda get-durable-execution --durable-execution-arn "$ARN"; aws lambda get-durable-execution-history '
-    '--durable-execution-arn "$ARN" --include-execution-data) > run.json',
+    how_to_export="""(aws lambda get-durable-execution --durable-execution-arn "$ARN";
+ aws lambda get-durable-execution-history --durable-execution-arn "$ARN" --include-execution-data) > run.json""",
+    files=("run.json",),
+    together="A history does not name its execution, so the description goes in front of it, in the same file or the same import.",
 )
 
 _SIGNS: Final = (
@@ -118,7 +120,7 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
             one.notes.append(
                 f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}"
             )
-        yield from close(one, INFO.how_to_export)
+        yield from close(one, " ".join(INFO.how_to_export.split()))
 
 
 def _run(arn: str, joined: Joined, opened: Mapping[str, FileRead], options: Options) -> Iterator[Item]:

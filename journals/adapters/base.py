@@ -47,7 +47,9 @@ class AdapterInfo:
     replies: Callable[[Sequence[Answer]], Sequence[Reply]] = one_by_one  # the calls that tell it what was decided
     limits: tuple[Mapping[str, Any], ...] = ()  # {what, unit, limit, source, as_of}
     chain_separator: str = ""  # run ids are `<name><separator><execution>`; people know the name
-    how_to_export: str = ""  # the exact command that makes a file we read
+    how_to_export: str = ""  # shell commands that make the files we read; what differs is a variable ($RUN_ID)
+    files: tuple[str, ...] = ()  # the files that they make, as a shell writes them; empty: none to import
+    together: str = ""  # which files belong in one import, and what else is read; one or two sentences
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,10 @@ INFO: Final = AdapterInfo(
             ("state", "bytes", 1_000_000_000, "Workers Paid, all that an instance keeps"),
         )
     ),
-    how_to_export="npx wrangler workflows instances describe WORKFLOW INSTANCE_ID --json > WORKFLOW@INSTANCE_ID.json",
+    how_to_export='npx wrangler workflows instances describe "$WORKFLOW" "$INSTANCE_ID" --json > "$WORKFLOW@$INSTANCE_ID.json"',
+    files=('"$WORKFLOW@$INSTANCE_ID.json"',),
+    together="One file a run, and its name counts: the answer does not say which instance it is. Use one source for each workflow. "
+    "Of wrangler dev: add --local --port N.",
 )
 
 _SIGNS: Final[tuple[tuple[re.Pattern[bytes], float], ...]] = (

@@ -46,7 +46,10 @@ INFO = AdapterInfo(
     ),
     capabilities=frozenset({"stop", "pin", "resume", "approve"}),
     controls=CONTROLS,
-    how_to_export='pg_dump --data-only --schema=dbos "$DBOS_SYSTEM_DATABASE_URL" > dbos.sql   (or the SQLite file itself)',
+    how_to_export='pg_dump --data-only --schema=dbos "$DBOS_SYSTEM_DATABASE_URL" > dbos.sql',
+    files=("dbos.sql",),
+    together="A dump stands by itself. So does a SQLite file, with the -wal file beside it while the application runs. "
+    "Tables as JSON, one a file, belong together.",
 )
 
 _SIGNS: tuple[tuple[re.Pattern[bytes], float], ...] = (

@@ -57,8 +57,25 @@ INFO: Final = AdapterInfo(
             "as_of": "2026-11",
         },
     ),
-    how_to_export='curl -G "https://APP/runtime/webhooks/durabletask/instances/INSTANCE_ID" -d showHistory=true -d showHistoryOutput=true '
-    "-d showInput=true -d code=KEY > run.json   (or, with versions and tags, the Python SDK: serialize_history(client.get_orchestration_history(ID), …))",
+    how_to_export="""# Durable Functions
+curl -sG "https://$APP/runtime/webhooks/durabletask/instances/$INSTANCE_ID" -d showHistory=true -d showHistoryOutput=true \\
+  -d showInput=true --data-urlencode code="$KEY" > run.json
+# Durable Task, with the Python SDK: versions, tags and exact ids as well
+python - "$SERVER" "$INSTANCE_ID" > run.json <<'EOF'
+import sys
+from durabletask import client
+from durabletask.extensions.history_export.models import ExportFormat, ExportFormatKind
+from durabletask.extensions.history_export.serialization import orchestration_state_to_dict, serialize_history
+server, instance = sys.argv[1:]
+c = client.TaskHubGrpcClient(host_address=server)
+made = serialize_history(
+    c.get_orchestration_history(instance), instance_id=instance, fmt=ExportFormat(kind=ExportFormatKind.JSON),
+    metadata=orchestration_state_to_dict(c.get_orchestration_state(instance)))
+sys.stdout.buffer.write(made if isinstance(made, bytes) else made.encode())
+EOF""",
+    files=("run.json",),
+    together="One file a run. Use one form for a source: the HTTP answer has other entry ids than the history. "
+    "Rows of the SQL provider's dt.vHistory and dt.vInstances, as JSON, belong together.",
 )
 
 _SIGNS: Final[tuple[tuple[re.Pattern[bytes], float], ...]] = (

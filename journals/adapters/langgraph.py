@@ -48,8 +48,13 @@ INFO: Final = AdapterInfo(
     capabilities=frozenset({"stop", "resume", "approve"}),
     controls=CONTROLS,
     replies=replies,
-    how_to_export='pg_dump --data-only -t checkpoints -t checkpoint_blobs -t checkpoint_writes "$DATABASE_URL" > langgraph.sql   '
-    '(or the SQLite file itself; of a server: curl "$SERVER/threads/THREAD/history?limit=1000" > THREAD.history.json)',
+    how_to_export="""# PostgreSQL checkpointer
+pg_dump --data-only -t checkpoints -t checkpoint_blobs -t checkpoint_writes "$DATABASE_URL" > langgraph.sql
+# LangGraph server: a thread's history, which says less than the tables
+curl -s "$SERVER/threads/$THREAD/history?limit=1000" > "$THREAD.history.json\"""",
+    files=("langgraph.sql",),
+    together="A dump stands by itself. So does a SQLite file, with the -wal file beside it while the application runs. "
+    "Tables as JSON, one a file, belong together.",
 )
 
 _SIGNS: Final[tuple[tuple[re.Pattern[bytes], float], ...]] = (

@@ -45,7 +45,14 @@ INFO: Final = AdapterInfo(
         says_end=False,
         note="The line of a start is written before the effect; a file does not say whether the run went on after its last line.",
     ),
-    how_to_export="curl -H 'Authorization: Bearer …' https://<drainboard>/api/v1/runs/<key>/entries > run.jsonl",
+    how_to_export="""cat > run.jsonl <<'EOF'
+{"run": "refund-8812", "seq": 1, "kind": "run.started", "at": "2026-11-29T14:03:10Z", "agent": "refund", "build": "41"}
+{"run": "refund-8812", "seq": 2, "kind": "tool.started", "at": "2026-11-29T14:03:11Z", "step": 1, "name": "send_refund", "key": "refund-8812:1", "in": {"order": 8812}}
+{"run": "refund-8812", "seq": 3, "kind": "tool.result", "at": "2026-11-29T14:03:12Z", "step": 1, "name": "send_refund", "out": "sent"}
+EOF""",
+    files=("run.jsonl",),
+    together="For a runtime of your own: one JSON object a line, written before the effect and after it. Lines of many runs may stand in one "
+    "file, plain or gzip. docs/journal-lines.md has every field.",
 )
 
 LINE_LIMIT: Final = 64 << 20  # bytes of one line

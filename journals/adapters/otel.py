@@ -38,9 +38,11 @@ INFO = AdapterInfo(
             "as_of": "2026-11-29",
         },
     ),
-    how_to_export="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://HOST/v1/traces "
-    'OTEL_EXPORTER_OTLP_TRACES_HEADERS="authorization=Bearer%20TOKEN" your-agent'
-    "   (or the file that the collector's file exporter writes)",
+    how_to_export="""export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="$DRAINBOARD/v1/traces"
+export OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf
+export OTEL_EXPORTER_OTLP_TRACES_HEADERS="authorization=Bearer%20$DRAINBOARD_TOKEN,drainboard-source=prod-agents\"""",
+    together="Set these where the agent runs: its spans come by themselves, and make the source prod-agents. Nothing has to be uploaded. "
+    "Files of the collector's file exporter (JSON or protobuf) can be imported like any other.",
 )
 
 _REQUEST: Final = re.compile(rb'"resource_?[sS]pans"\s*:')

@@ -52,10 +52,14 @@ INFO: Final = AdapterInfo(
             "as_of": "2026",
         },
     ),
-    how_to_export="for t in sys_invocation sys_journal sys_journal_events; do curl -s http://localhost:9070/query "
-    "-H 'accept: application/json' -H 'content-type: application/json' "
-    '-d "{\\"query\\": \\"select * from $t\\"}" > $t.json; done; '
-    "curl -s http://localhost:9070/deployments > deployments.json   # import the files together",
+    how_to_export=r"""for t in sys_invocation sys_journal sys_journal_events; do
+  curl -s http://localhost:9070/query -H 'accept: application/json' -H 'content-type: application/json' \
+    -d "{\"query\": \"select * from $t\"}" > $t.json
+done
+curl -s http://localhost:9070/deployments > deployments.json""",
+    files=("sys_invocation.json", "sys_journal.json", "sys_journal_events.json", "deployments.json"),
+    together="The three tables and the deployments: events tell of lost executions, deployments of the versions. "
+    "Ask the admin port, 9070 unless you chose another.",
 )
 
 _SIGNS: Final[tuple[tuple[re.Pattern[bytes], float], ...]] = (

@@ -68,8 +68,17 @@ INFO: Final = AdapterInfo(
             "as_of": "2026",
         },
     ),
-    how_to_export="temporal workflow show -w WORKFLOW_ID -r RUN_ID --output json > run.json; "
-    "temporal workflow describe -w WORKFLOW_ID -r RUN_ID --output json > run.describe.json",
+    how_to_export="""temporal workflow show -w "$WORKFLOW_ID" -r "$RUN_ID" --output json > run.json
+temporal workflow describe -w "$WORKFLOW_ID" -r "$RUN_ID" --output json > run.describe.json
+# every run in flight, with jq
+temporal workflow list -q "ExecutionStatus='Running'" --output jsonl | jq -r '[.execution.workflowId, .execution.runId] | @tsv' |
+while IFS=$'\\t' read -r w r; do
+  temporal workflow show -w "$w" -r "$r" --output json < /dev/null > "$r.json"
+  temporal workflow describe -w "$w" -r "$r" --output json < /dev/null > "$r.describe.json"
+done""",
+    files=("run.json", "run.describe.json"),
+    together="A history and its describe: only the describe says how long the history is and what an open activity does. "
+    "The SDK's and the Web UI's exports are read too.",
 )
 
 _SHORTHAND: Final = (

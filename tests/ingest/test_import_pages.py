@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +11,10 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import escape
 
+from journals.adapters import ADAPTERS
+from journals.imports_how import HowTo, how_to
 from journals.imports_models import Import
 from tests.ingest.conftest import LINES, TORN, Importing
 
@@ -35,9 +40,41 @@ def signed_in(client: Client, people: dict[str, Any], name: str) -> Client:
 def test_an_empty_page_says_how_to_bring_a_file(client: Client, people: dict[str, Any]) -> None:
     text = signed_in(client, people, "alice").get(reverse("journals:imports")).content.decode()
     assert "Nothing has been imported" in text
-    assert "temporal workflow show" in text
     assert "import_journal" in text
     assert reverse("journals:import_new") in text
+    for name, adapter in ADAPTERS.items():
+        for shown in (adapter.INFO.title, adapter.INFO.evidence.note, *adapter.INFO.how_to_export.splitlines()):
+            assert escape(shown) in text, name
+    assert "http://testserver" in text
+
+
+@pytest.mark.parametrize("one", how_to(), ids=lambda one: one.name)
+def test_every_command_can_be_pasted_as_it_stands(one: HowTo) -> None:
+    """A shell reads it, its variables are quoted, and the files that are imported are those that it makes."""
+    for text in (one.commands, one.by_command, one.by_api):
+        assert subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False).stderr == b""
+        assert "…" not in text
+        assert re.findall(r"(?<![$\w])(?:[A-Z]+_)?(?:ID|HOST|TOKEN|KEY|THREAD)\b(?!=)", text) == []
+    assert one.together
+    for name in ADAPTERS[one.name].INFO.files if one.name in ADAPTERS else ():
+        assert name in one.commands or name.removesuffix(".json") in one.commands
+        assert name in one.by_command
+        assert name in one.by_api
+
+
+def test_the_lines_that_the_page_shows_are_a_journal(importing: Importing) -> None:
+    lines = ADAPTERS["lines"].INFO.how_to_export.split("\n", 1)[1].rpartition("\n")[0]
+    (file,) = importing({"run.jsonl": lines.encode()})["files"]
+    assert (file["state"], file["entries_read"], file["runs"][0]["run"]) == ("complete", 3, "refund-8812")
+
+
+def test_help_stays_one_click_away(client: Client, people: dict[str, Any], importing: Importing) -> None:
+    importing({"f": GOOD})
+    vera = signed_in(client, people, "vera")
+    address = reverse("journals:import_how")
+    assert address in vera.get(reverse("journals:imports")).content.decode()
+    assert "temporal workflow show" in vera.get(address).content.decode()
+    assert address in signed_in(client, people, "alice").get(reverse("journals:import_new")).content.decode()
 
 
 def test_an_operator_imports_and_sees_the_report(client: Client, people: dict[str, Any]) -> None:

@@ -1,0 +1,53 @@
+"""How to bring runs here from each runtime: what its people type, and what its journal proves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from journals.adapters import ADAPTERS, NATIVE
+
+__all__ = ["HowTo", "how_to"]
+
+
+@dataclass(frozen=True, slots=True)
+class HowTo:
+    """One runtime's card."""
+
+    name: str  # as in the address and on the command line
+    title: str
+    proves: str
+    commands: str  # shell, made where the runtime is
+    together: str
+    by_command: str = ""  # shell, on this server
+    by_api: str = ""  # shell, anywhere; $DRAINBOARD and $DRAINBOARD_TOKEN are set
+
+
+_CLIENT: Final = """pip install ./client    # on Python 3.10 or newer; it needs nothing else
+export DRAINBOARD_URL="$DRAINBOARD"
+export DRAINBOARD_TOKEN=    # Settings, Tokens: scope worker
+drainboard worker myagent:refund --build 41"""
+
+
+def how_to() -> Sequence[HowTo]:
+    """A card for each runtime, in the order in which files are recognised, then our own client."""
+    made = [
+        HowTo(name, info.title, info.evidence.note, info.how_to_export, info.together, *_imports(name, info.files))
+        for name, info in ((name, adapter.INFO) for name, adapter in ADAPTERS.items())
+    ]
+    about = (
+        "For Python agents without a runtime: the worker writes its journal here as it goes. README and docs/client.md show an agent; "
+        "nothing has to be imported."
+    )
+    return [*made, HowTo("native", "Drainboard's own client", NATIVE.evidence.note, _CLIENT, about)]
+
+
+def _imports(name: str, files: Sequence[str]) -> tuple[str, str]:
+    if not files:
+        return "", ""
+    forms = " ".join(f"-F file=@{file}" for file in files)
+    return (
+        f".venv/bin/python manage.py import_journal {' '.join(files)} --source my-{name}",
+        f'curl -H "Authorization: Bearer $DRAINBOARD_TOKEN" {forms} "$DRAINBOARD/api/v1/imports?source=my-{name}"',
+    )
