@@ -16,7 +16,7 @@ from drainboard import wire
 
 from runs.facts import Seen, moment
 from runs.findings import Finding, found
-from runs.states import ApprovalState, Severity
+from runs.states import ApprovalState
 from runs.steps import Journal, Step
 
 __all__ = [
@@ -57,15 +57,12 @@ class Approval:
     used: Seen | None = None
     used_by: Step | None = None
     entries: list[Seen] = field(default_factory=list)
+    foreign: bool = False  # another runtime asks
+    open: bool = False  # of another runtime, which waits for an answer: a person may record one (`runs.elsewhere`)
 
     @property
     def request(self) -> Seen | None:
         return self.requests[-1] if self.requests else None
-
-    @property
-    def foreign(self) -> bool:
-        """Another runtime asks."""
-        return any(s.origin == "import" for s in self.requests)
 
     @property
     def here(self) -> Seen | None:
@@ -111,20 +108,12 @@ class Approval:
 
     def as_json(self) -> dict[str, Any]:
         request, decision = self.request, self.decision
-        origin = (request if self.foreign and request else decision or request or self.entries[0]).origin
+        first = (request if self.foreign else None) or decision or request or next(iter(self.entries), None)
         here = self.here
-        recorded = (
-            {
-                "here": {
-                    "decision": here.entry.decision,
-                    "by": here.entry.by,
-                    "at": said_at(here),
-                    "told": bool(self.there),
-                }
-            }
-            if here
-            else {}
-        )
+        recorded: dict[str, Any] = {"open": True} if self.open else {}
+        if here is not None:
+            said = {"decision": here.entry.decision or "send_back", "by": here.entry.by, "at": said_at(here)}
+            recorded["here"] = {**said, "told": bool(self.there)}
         return {
             "id": self.id,
             "state": str(self.state),
@@ -142,7 +131,7 @@ class Approval:
             "delivered_at": said_at(self.delivered),
             "used_at": said_at(self.used),
             "expires_at": self.expires_at.isoformat().replace("+00:00", "Z") if self.expires_at else None,
-            "origin": "imported" if origin == "import" else "here",
+            "origin": "imported" if self.foreign or (first and first.origin == "import") else "here",
             "entries": [s.number for s in self.entries],
             **recorded,
         }
@@ -172,13 +161,13 @@ def said_at(seen: Seen | None) -> str | None:
     return at.isoformat().replace("+00:00", "Z") if at else None
 
 
-def collect(journal: Journal, *, now: datetime) -> list[Approval]:
+def collect(journal: Journal, *, now: datetime, foreign: bool = False) -> list[Approval]:
     """The approvals of a run by first mention, with the state that the entries lead to."""
     approvals: dict[str, Approval] = {}
     for seen in journal.entries:
         if seen.entry.kind.startswith("approval."):
             name = _name(seen, approvals)
-            _tell(approvals.setdefault(name, Approval(name)), seen)
+            _tell(approvals.setdefault(name, Approval(name, foreign=foreign)), seen)
     for approval in approvals.values():
         if approval.state == ApprovalState.REQUESTED and (here := approval.here) is not None:
             approval.state = _STATES.get(here.entry.decision or "send_back", approval.state)
@@ -233,7 +222,6 @@ def findings(journal: Journal, approvals: Sequence[Approval], *, in_flight: bool
     for approval in approvals:
         yield from _ambiguous(approval)
         yield from _too_early(approval, journal)
-        yield from _otherwise(approval)
         if not _acted_on(approval, journal):
             yield from _not_used(approval, in_flight=in_flight, now=now)
     yield from _not_taken(journal, in_flight=in_flight)
@@ -290,31 +278,6 @@ def _too_early(approval: Approval, journal: Journal) -> Iterator[Finding]:
         [s.number for s in approval.entries],
         approval=approval.id,
     )
-
-
-def _otherwise(approval: Approval) -> Iterator[Finding]:
-    """A runtime whose record shows another outcome than what a person decided here."""
-    here = approval.here
-    if here is None:
-        return
-    said = here.entry.decision or "send_back"
-    for there in reversed(approval.there):
-        done = there.entry.decision or there.entry.kind.partition(".")[2]
-        if done in ("decided", "delivered", "used"):
-            continue  # an answer, and the export does not say which
-        if (done == "approve") != (said == "approve"):
-            by = f" by {there.entry.by}" if there.entry.by else ""
-            yield found(
-                "approval_mismatch",
-                f"{here.entry.by or 'Somebody'} decided {said} about {approval.tool or approval.id} here at {said_at(here)}, and the"
-                f" runtime's record says {done.replace('_', ' ')}{by} (entry {there.number}): it was told, or acted, otherwise.",
-                [here.number, there.number],
-                severity=Severity.ERROR if done == "approve" else Severity.WARNING,
-                approval=approval.id,
-                here=said,
-                runtime=done,
-            )
-        return
 
 
 def _acted_on(approval: Approval, journal: Journal) -> bool:

@@ -101,6 +101,11 @@ class Run(models.Model):
                 name="runs_run_approval",
                 condition=models.Q(status="parked", parked_on__startswith="approval:"),
             ),
+            models.Index(
+                fields=["head"],
+                name="runs_run_asks",
+                condition=models.Q(native=False, in_flight=True, summary__contains={"approvals": [{"open": True}]}),
+            ),
             models.Index(fields=["recheck_at"], name="runs_run_recheck", condition=models.Q(recheck_at__isnull=False)),
             models.Index(fields=["parent"], name="runs_run_parent", condition=~models.Q(parent="")),
             GinIndex(fields=["findings"], name="runs_run_findings", fastupdate=False),

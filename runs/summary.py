@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from journals.adapters.base import Evidence
-from runs import acted, consent, damage, decisions, doubles, drift, health, limits, spans, standing, versions
+from runs import acted, consent, damage, decisions, doubles, drift, elsewhere, health, limits, spans, standing, versions
 from runs.consent import began_at, happened_at
 from runs.facts import HeadFacts, Seen, SourceFacts, as_of_now, is_state_note, source_facts
 from runs.findings import Finding, found, ordered
@@ -78,7 +78,8 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     open_gaps = gaps(journal, judged, ground)
     parking = standing.parking(journal, judged, facts, head, native=native, in_flight=ground.in_flight, now=now)
     recorded = versions.record(journal.entries)
-    approvals = consent.collect(journal, now=now)
+    approvals = consent.collect(journal, now=now, foreign=not native)
+    approvals = approvals if native else elsewhere.with_open(approvals, facts, in_flight=ground.in_flight)
     times = standing.times(journal, native=native, status=status)
     own = [s for s in journal.entries if native or not is_state_note(s)]
     used = limits.uses(journal, head.limits, facts, in_flight=ground.in_flight)
@@ -137,6 +138,7 @@ def _observe(
     """Every finding, in no order. Actions come before approvals: they mark what was used."""
     return [
         *acted.findings(journal, approvals),
+        *elsewhere.findings(approvals),
         *consent.findings(journal, approvals, in_flight=ground.in_flight, now=at.now),
         *doubles.findings(journal, judged, ground),
         *drift.findings(journal, recorded, head=head, in_flight=ground.in_flight, wake_at=at.wake_at, now=at.now),

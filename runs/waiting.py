@@ -43,8 +43,9 @@ def _parked(made: Summary) -> str:
     until = f" until {_stamp(made.wake_at)}" if made.wake_at else ""
     if kind == "approval":
         asked = _asked(made, name)
-        told = f"its runtime to be told: {_ending(asked.here)}: " if asked and asked.here else ""
-        return f"{told}approval of {_title(asked, name)}"
+        if asked and asked.here:
+            return f"its runtime to be told: {_title(asked, name)} {_ending(asked.here)}"
+        return f"approval of {_title(asked, name)}"
     if kind == "signal":
         return f"{'a message' if name == '?' else f'signal {name}'}{until}"
     if kind == "gap":

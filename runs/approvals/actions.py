@@ -49,10 +49,7 @@ def decide(approval_id: int, *, user: Any, said: Said) -> Approval:
 
     Raises MayNotDecide, AlreadyDecided (with the winner), StaleView, ApprovalExpired, MalformedRequest.
     """
-    if said.decision not in _ENDS:
-        raise journal_errors.MalformedRequest(f"decision {said.decision!r} is not approve, reject or send_back")
-    if said.decision != "approve" and not said.comment.strip():
-        raise journal_errors.MalformedRequest("say why: a rejection or a send-back needs a comment for the agent")
+    _complete(said)
     head_id = records.one(id=approval_id).head_id
     with transaction.atomic():
         head = store.lock(head_id)
@@ -67,14 +64,38 @@ def decide(approval_id: int, *, user: Any, said: Said) -> Approval:
     )
 
 
+def record_foreign(head: store.HeadRow, approval: Approval, *, call: str, user: Any, said: Said) -> Approval:
+    """Records one person's decision about another runtime's request, whose row is made now; the caller has locked the head.
+
+    Raises as `decide`, ApprovalExpired aside.
+    """
+    _complete(said)
+    _check(head, approval, user, said)
+    if approval.pk is None:
+        approval.save()
+    return _vote(head, approval, user.get_username(), said, call=call)
+
+
+def _complete(said: Said) -> None:
+    if said.decision not in _ENDS:
+        raise journal_errors.MalformedRequest(f"decision {said.decision!r} is not approve, reject or send_back")
+    if said.decision != "approve" and not said.comment.strip():
+        raise journal_errors.MalformedRequest("say why: a rejection or a send-back needs a comment for the agent")
+
+
+def refuse_decided(approval: Approval) -> None:
+    """Raises AlreadyDecided, with who was first and when."""
+    when = f" at {approval.decided_at:%Y-%m-%d %H:%M:%S} UTC" if approval.decided_at else ""
+    by = f" by {approval.decided_by}" if approval.decided_by else ""
+    raise errors.AlreadyDecided(
+        f"this request is {State(approval.state).label} already{by}{when}",
+        state=approval.state, by=approval.decided_by, at=str(approval.decided_at or ""),
+    )  # fmt: skip
+
+
 def _check(head: store.HeadRow, approval: Approval, user: Any, said: Said) -> None:
     if approval.state != State.REQUESTED:
-        when = f" at {approval.decided_at:%Y-%m-%d %H:%M:%S} UTC" if approval.decided_at else ""
-        by = f" by {approval.decided_by}" if approval.decided_by else ""
-        raise errors.AlreadyDecided(
-            f"this request is {State(approval.state).label} already{by}{when}",
-            state=approval.state, by=approval.decided_by, at=str(approval.decided_at or ""),
-        )  # fmt: skip
+        refuse_decided(approval)
     if head.ended or head.stop_name:
         raise errors.AlreadyDecided(
             "the run is over or being stopped; nothing will use a decision", state="stopped", by="", at=""
@@ -84,7 +105,7 @@ def _check(head: store.HeadRow, approval: Approval, user: Any, said: Said) -> No
             "the page showed another artifact; open the request again", fingerprint=approval.fingerprint
         )
     terms = policies.terms(approval.policy)
-    voted = list(approval.votes.values_list("person", flat=True))
+    voted = list(approval.votes.values_list("person", flat=True)) if approval.pk else []
     fresh_user = get_user_model().objects.prefetch_related("groups").get(pk=user.pk)
     if why := rules.why_not(person_of(fresh_user), terms, asked_for=asked_for(approval), voted=voted):
         raise errors.MayNotDecide(why)
@@ -92,14 +113,15 @@ def _check(head: store.HeadRow, approval: Approval, user: Any, said: Said) -> No
         raise errors.MayNotDecide("this policy is high risk: sign in again, then decide within 5 minutes", sign_in=True)
 
 
-def _vote(head: store.HeadRow, approval: Approval, person: str, said: Said) -> Approval:
+def _vote(head: store.HeadRow, approval: Approval, person: str, said: Said, *, call: str = "") -> Approval:
     Vote.objects.create(
         approval=approval, person=person, signed_in_by=said.signed_in_by, decision=said.decision, comment=said.comment, shown=said.shown,
         address=said.address, at=head.now,
     )  # fmt: skip
     yes = list(approval.votes.filter(decision="approve").order_by("id").values_list("person", flat=True))
+    named = _named(approval, call)
     told = {
-        "approval": approval.name, "name": approval.title, "fingerprint": approval.fingerprint, "decision": said.decision, "by": person,
+        **named, "fingerprint": approval.fingerprint, "decision": said.decision, "by": person,
         "reason": said.comment or None, "signed_in_by": said.signed_in_by, "shown": said.shown or None, "address": said.address or None,
     }  # fmt: skip
     told = {k: v for k, v in {**told, "edited": said.edited}.items() if v is not None}
@@ -109,8 +131,6 @@ def _vote(head: store.HeadRow, approval: Approval, person: str, said: Said) -> A
             "kind": "note",
             "name": "approval.vote",
             **told,
-            "step": approval.step,
-            "branch": approval.branch,
             "have": len(yes),
         }
         store.record(head.id, {**vote, "needed": approval.needed}, actor=actor)
@@ -118,13 +138,28 @@ def _vote(head: store.HeadRow, approval: Approval, person: str, said: Said) -> A
     approval.state, approval.decided_at, approval.comment = _ENDS[said.decision], head.now, said.comment
     approval.decided_by = ", ".join(yes) if said.decision == "approve" else person
     approval.save(update_fields=["state", "decided_at", "decided_by", "comment"])
-    entry: dict[str, Any] = {"kind": _KINDS[said.decision], **told, "step": approval.step, "branch": approval.branch}
+    entry: dict[str, Any] = {"kind": _KINDS[said.decision], **told}
     if approval.needed > 1 and said.decision == "approve":
         entry["approvers"] = yes
     store.record(
         head.id, {**entry, "expires_at": records.text(approval.expires_at)}, actor=actor, changes=_wake(head, approval)
     )
     return approval
+
+
+def _named(approval: Approval, call: str) -> dict[str, Any]:
+    """How the run names its request; what another runtime does not tell is left out."""
+    if not approval.foreign:
+        return {"approval": approval.name, "name": approval.title, "step": approval.step, "branch": approval.branch}
+    made = {name: store.decode_text(getattr(approval, name)) for name in ("title", "branch")}
+    told = {
+        "approval": store.decode_text(approval.name),
+        "call": call,
+        "name": made["title"],
+        "branch": made["branch"],
+        "step": approval.step,
+    }
+    return {k: v for k, v in told.items() if v}
 
 
 def _wake(head: store.HeadRow, approval: Approval) -> dict[str, Any]:
@@ -154,7 +189,7 @@ def expire_due() -> int:
     from django.db.models.functions import Now
 
     due = (
-        Approval.objects.filter(state=State.REQUESTED, expires_at__lte=Now())
+        Approval.objects.filter(foreign=False, state=State.REQUESTED, expires_at__lte=Now())
         .order_by("expires_at")
         .values_list("id", "head_id")[:1_000]
     )
@@ -172,7 +207,9 @@ def expire_due() -> int:
 def withdraw(head_id: int, *, reason: str, actor: str, tools: Sequence[str] | None = None) -> list[str]:
     """Withdraws a run's open and unused approvals (of these tools only), in the caller's transaction; returns their names."""
     head = store.lock(head_id)
-    wanted = Approval.objects.select_for_update().filter(head_id=head_id, state__in=(State.REQUESTED, State.APPROVED))
+    wanted = Approval.objects.select_for_update().filter(
+        foreign=False, head_id=head_id, state__in=(State.REQUESTED, State.APPROVED)
+    )
     if tools is not None:
         wanted = wanted.filter(Q(tool__in=tools))
     names = []

@@ -41,7 +41,7 @@ def look(request: HttpRequest, key: str, name: str) -> HttpResponse:
         wait_s = 0.0
     until = time.monotonic() + wait_s
     while True:
-        approval = Approval.objects.filter(head_id=found.id, name=name).first()
+        approval = Approval.objects.filter(foreign=False, head_id=found.id, name=name).first()
         if approval is None:
             raise errors.UnknownApproval(f"the run has no approval {name!r}")
         if approval.state != State.REQUESTED or time.monotonic() >= until:

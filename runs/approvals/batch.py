@@ -6,6 +6,7 @@ the fingerprint seen, the list covers exactly the requests that are open, and it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -57,7 +58,11 @@ def settle(asked: Sequence[Asked], given: Any) -> list[Settled]:
     taken for `decision` and `comment`.
     """
     named = _named(given)
-    known = {n: request for request in asked for n in (request.name, request.call) if n}
+    calls = Counter(request.call for request in asked)
+    known = {
+        request.call: request for request in asked if request.call and calls[request.call] == 1
+    }  # a runtime may give an id twice
+    known |= {request.name: request for request in asked}
     found: dict[str, Mapping[str, Any]] = {}
     for name, decision in named:
         request = known.get(name)

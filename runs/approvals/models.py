@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.urls import reverse
+
+from journals.text import decode_text
 
 
 class Policy(models.Model):
@@ -47,6 +52,11 @@ class State(models.TextChoices):
     USED = "used", "used"  # the one step that it was given for has started
 
 
+def ref_of(name: str) -> str:
+    """16 hex digits that stand for the name of another runtime's request."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 class Approval(models.Model):
     """One request for a yes, at one step of one run."""
 
@@ -54,7 +64,7 @@ class Approval(models.Model):
     key = models.TextField()  # the run's key, for addresses
     name = models.TextField()  # the approval's id inside its run
     branch = models.TextField(default="")
-    step = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()  # 0: another runtime's, which numbers none
     pos = models.BigIntegerField()  # of its `approval.requested` entry
     agent = models.TextField()
     environment = models.TextField()
@@ -81,13 +91,16 @@ class Approval(models.Model):
     used_step = models.PositiveIntegerField(null=True)
     used_request = models.TextField(default="")  # request fingerprint of the step that used it
     used_key = models.TextField(default="")
+    foreign = models.BooleanField(
+        default=False, db_default=False
+    )  # of another runtime: a row from the first decision on
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["head_id", "name"], name="approvals_approval_once"),
             models.UniqueConstraint(
                 fields=["head_id", "branch", "step"],
-                condition=~Q(state="withdrawn"),
+                condition=~Q(state="withdrawn") & Q(foreign=False),
                 name="approvals_approval_step_once",
             ),
             models.CheckConstraint(
@@ -104,6 +117,19 @@ class Approval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title or self.tool} ({self.run})"
+
+    def get_absolute_url(self) -> str:
+        """The page of the request."""
+        return (
+            reverse("approvals:foreign", args=[self.key, self.ref])
+            if self.foreign
+            else reverse("approvals:detail", args=[self.key, self.name])
+        )
+
+    @property
+    def ref(self) -> str:
+        """The name as a part of an address: another runtime's may hold any character."""
+        return ref_of(decode_text(self.name))
 
 
 class Vote(models.Model):

@@ -123,7 +123,14 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
         for i, inner in enumerate(value):
             yield from _leaves(inner, f"{path}[{i}]")
     else:
-        yield path, value if isinstance(value, str) else wire.canonical(value).decode()
+        yield path, value if isinstance(value, str) else _literal(value)
+
+
+def _literal(value: Any) -> str:
+    try:
+        return wire.canonical(value).decode()
+    except wire.Ambiguous:  # shown, never decided on
+        return str(getattr(value, "text", value))
 
 
 def hidden_in(text: str) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ from typing import Any
 from django.db import transaction
 from drainboard import wire
 
-from journals import errors as journal_errors
 from journals import store
-from runs.approvals import actions, batch, errors
+from runs.approvals import actions, batch, errors, recording
 from runs.approvals.models import Approval, State
 from runs.approvals.queries import fields_of
 
@@ -23,15 +22,13 @@ def decide_all(key: str, given: Any, *, user: Any, said: Callable[[batch.Settled
     `said` adds how the person signed in. Raises UnknownRun, MalformedRequest or StaleView (nothing was decided), and what
     `actions.decide` raises about one of them (then none was decided).
     """
-    head_id = store.find(key=key).id
+    found = store.find(key=key)
+    if not found.native:
+        return recording.decide_all(found.id, given, user=user, said=said)
     with transaction.atomic():
-        head = store.lock(head_id)
+        head = store.lock(found.id)
         open_ = list(Approval.objects.filter(head_id=head.id, state=State.REQUESTED).order_by("pos"))
-        try:
-            settled = batch.settle(_asked(head.id, open_), given)
-        except batch.Unfit as e:
-            kind = errors.StaleView if e.stale else journal_errors.MalformedRequest
-            raise kind(str(e), **e.detail) from None
+        settled = recording.settled(_asked(head.id, open_), given)
         by_name = {approval.name: approval for approval in open_}
         for one in settled:
             if one.decision == "approve" and not one.saw_hidden and any(f.hidden for f in fields_of(by_name[one.name])):
