@@ -72,7 +72,7 @@ def _conflicting(journal: Journal) -> Iterator[Finding]:
         yield found(
             "conflicting_entry",
             f"Entry {numbers[0]} has {len(entries)} contents; all are kept"
-            + (", and a person chose one." if chosen else ", and the run cannot be replayed until one is chosen."),
+            + (", and a person chose one." if chosen else ", and nothing here says which one is right."),
             numbers,
             severity=Severity.INFO if chosen else None,
             entry_id=entry_id,

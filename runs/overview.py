@@ -70,7 +70,7 @@ def reasons(environment: str, now: datetime) -> list[Reason]:
         Reason("stuck", "Stuck", "broken", "Their runtime fails at the same place again and again.", stuck, at.url(status="stuck")),
         Reason("double", "May have had two effects", "broken", "An outside effect may have happened twice: compare with the service outside.", doubled(), at.url(view="double")),
         Reason("approval", "Waiting for an approval", "waiting", "They go on when somebody decides.", parked, at.url(view="parked")),
-        Reason("near_limit", "Near a limit", "attention", "At 80 % or more of what their runtime allows; they end by themselves when they reach it.", NEAR_LIMIT & Q(in_flight=True), at.url(view="near_limit")),
+        Reason("near_limit", "Near a limit", "attention", "At 80 % or more of what their runtime allows; what happens at the limit is the runtime's own.", NEAR_LIMIT & Q(in_flight=True), at.url(view="near_limit")),
         Reason("failed", "Failed in the last 24 hours", "broken", "They ended with an error that nobody caught.", failed, at.url(status="failed")),
         Reason("unproven", "Not proven", "plain", "Their journals do not say whether a step ran; a complete export would settle it.", unproven, at.url(gap="unknown")),
     ]  # fmt: skip
