@@ -161,9 +161,7 @@ def _run(run: str, shots: Sequence[Snapshot], options: Options) -> Iterator[Item
         )
         whole = [s for s in whole if s.numbered]
     _share_states(whole, states)
-    histories = [
-        History.of(s, options) for s in sorted(whole, key=lambda s: (moment_key(s.as_of), len(s.events or [])))
-    ]
+    histories = [History.of(s, options) for s in sorted(whole, key=_fullness)]
     if not histories and told is not None:
         histories = [History.of(told, options)]
     if not histories:
@@ -180,6 +178,12 @@ def _run(run: str, shots: Sequence[Snapshot], options: Options) -> Iterator[Item
         state_of(newest if last.events is not None else None, last, told if told is not None and newer else last),
     )
     yield from _remarks(run, newest)
+
+
+def _fullness(shot: Snapshot) -> tuple[tuple[float, str], int, int]:
+    """Sorts answers about one run: the newest last, of those of one moment the one that tells most."""
+    events = shot.events or []
+    return moment_key(shot.as_of), len(events), sum(e.result is not wire.MISSING for e in events)
 
 
 def _share_states(whole: Sequence[Snapshot], states: Sequence[Snapshot]) -> None:

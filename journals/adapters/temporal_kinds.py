@@ -29,7 +29,7 @@ def sniff_head(head: bytes) -> float:
         or b'"pendingActivities"' in head
     ):
         return 0.8
-    if b'"eventId"' in head and b'"events"' in head:
+    if b'"eventId"' in head and b'"eventTime"' in head and b'"events"' in head:
         return 0.6
     return 0.5 if b'"groupValues"' in head and b'"count"' in head else 0.0
 
