@@ -66,6 +66,7 @@ class History:
     last: int = 0  # newest event id
     last_type: str = ""
     last_error: bool = False  # the newest event is an invocation that ended with an error
+    cut: bool = False  # it was ended from outside while an invocation may have been running
     latest: str | None = None  # newest time of an event
     gapless: bool = True  # no event is missing up to here
     invocations: int = 0
@@ -140,6 +141,8 @@ class History:
         at = utc(event.get("EventTimestamp"))
         if at is not None and (self.latest is None or moment_key(at) > moment_key(self.latest)):
             self.latest = at
+        if kind in ("ExecutionStopped", "ExecutionTimedOut"):
+            self.cut = self.last_type != "InvocationCompleted" or self.last_error
         self.last_type, self.last_error = kind, False
         if kind != "InvocationCompleted":
             self.idle_invocations = 0
@@ -159,8 +162,9 @@ class History:
 
     def answered(self, op: Op) -> None:
         """A step's attempt ended. In a later invocation than it began in, its code ran in both."""
-        if op.write and op.open and op.at is not None and op.started_in < self.invocations:
-            self.again.append((op, "recovered"))
+        if op.open and op.at is not None and op.started_in < self.invocations:
+            if op.write:
+                self.again.append((op, "recovered"))
             self.crashed = (
                 self.crashed and op.branch != ""
             )  # the main line was held up in it and can have begun nothing else

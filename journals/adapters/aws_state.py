@@ -46,8 +46,10 @@ def state_of(
     open_ops = [] if status in _OVER else run.open_ops()
     waiting = [w for op in open_ops if (w := _waiting(op))]
     pending = [] if status in _OVER else [*_pending(run)]
+    if run.cut:
+        pending += _unrecorded(run, known=False)
     if status == "running" and word == "RUNNING" and not short:
-        pending += _unrecorded(run, bool(pending or waiting))
+        pending += _unrecorded(run, known=bool(pending or waiting))
         status = "parked" if waiting and not pending else status
     loop = _loop(run, waiting) if status == "running" else None
     if damaged and status in _OVER:
@@ -162,8 +164,9 @@ def _place(branch: str, step: int | None) -> dict[str, Any]:
     }
 
 
-def _unrecorded(run: History, known: bool) -> Iterator[dict[str, Any]]:
-    """Steps that may be under way without a record: the SDK does not wait for the record of a start.
+def _unrecorded(run: History, *, known: bool) -> Iterator[dict[str, Any]]:
+    """Steps that may be under way, or were when the run was ended from outside, without a record: the SDK does not wait for the
+    record of a start.
 
     Between invocations nothing runs. While one may be running, each line that is not held up by an open operation may be in its next step.
     """

@@ -66,6 +66,27 @@ def test_a_step_that_left_no_event_keeps_its_number_free() -> None:
     assert [s[2] for s in made.steps()] == [1, 3]
 
 
+def test_a_run_that_was_ended_from_outside_may_have_had_a_step_without_a_record() -> None:
+    done = (("StepStarted", place(1), "a"), ("StepSucceeded", place(1), "a"))
+    for end in ("ExecutionStopped", "ExecutionTimedOut"):
+        (pending,) = told(*done, (end,)).state()["pending"]
+        assert (pending["step"], pending["state"]) == (2, "no_record")
+        assert told(*done, ("InvocationCompleted",), (end,)).state()["pending"] == []
+    assert told(*done, ("ExecutionSucceeded",)).state()["pending"] == []
+
+
+def test_a_step_that_held_the_line_up_in_a_cut_invocation_clears_those_behind_it() -> None:
+    cut = {"Error": {"Payload": {"ErrorType": "Runtime.ExitError"}, "Truncated": False}}
+    model = {"SubType": "model"}
+    made = told(
+        ("StepStarted", place(1), "call_model", {}, model),
+        ("InvocationCompleted", None, None, cut),
+        ("StepSucceeded", place(1), "call_model", {}, model),
+        ("StepStarted", place(2), "send_refund"),
+    )
+    assert made.state()["doubles"] == []
+
+
 def test_a_child_context_is_a_branch_and_a_chained_invoke_a_child_run() -> None:
     made = told(
         child("ContextStarted", "RunInChildContext", (1,), "pay"),

@@ -116,8 +116,9 @@ class Dbos(World):
             )  # fmt: skip
             self.row(number, "DBOS.recv", output=json.dumps({"approved": True}))
 
-    def child_started(self, step: Step, life: int) -> None:
+    def child_started(self, step: Step, life: int) -> bool:
         self.row(self.numbers[step.id], step.name, child_workflow_id=f"w-{self.numbers[step.id]}", serialization=None)
+        return True
 
     def child_ended(self, step: Step, life: int) -> None:
         self.row(

@@ -146,8 +146,12 @@ def _hidden(world: World, unit: Unit, summary: Summary) -> Iterator[Said]:
         return
     told = [g for g in summary.gaps if g.effect == "write" and g.verdict in OPEN and (not g.entries or not g.kind)]
     findings = {f.code for f in summary.findings} & {"possible_double_effect", "torn_tail", "missing_entry"}
-    if told or findings or (summary.status == "unknown" and not summary.steps):
-        return
+    if (
+        told
+        or findings
+        or (not summary.steps and not summary.complete and (world.ended or summary.status == "unknown"))
+    ):
+        return  # without any step and not complete: only that there is such a run is known
     if world.repeats(unit):
         yield Said("a repeat that nothing tells", f"{unit.step.name} ({unit.step.id}): {unit.count} effects, no record")
     elif world.ended != "completed":

@@ -161,9 +161,10 @@ class Native(World):
                 **place,
             )
 
-    def child_started(self, step: Step, life: int) -> None:
+    def child_started(self, step: Step, life: int) -> bool:
         if not self._known("child.started", step):
             self.say(life, kind="child.started", **self.place(step), child=f"c{step.id}")
+        return True
 
     def child_ended(self, step: Step, life: int) -> None:
         self.say(life, kind="child.result", **self.place(step), child=f"c{step.id}", out=1)
@@ -268,8 +269,9 @@ class Lines(World):
         else:
             self._once("approval.decided", step, approval=f"ap{step.id}", decision="approve", by="bob")
 
-    def child_started(self, step: Step, life: int) -> None:
+    def child_started(self, step: Step, life: int) -> bool:
         self._once("child.started", step, child=f"c{step.id}")
+        return True
 
     def child_ended(self, step: Step, life: int) -> None:
         self._once("child.result", step, child=f"c{step.id}", out=1)

@@ -13,13 +13,16 @@ from journals.adapters.base import InputFile, Line, Options, Partial, Refused, U
 from runs.facts import STATE_NOTE
 from runs.summary import Summary
 from tests.runs.journal import Entry, fold_import, imported
+from tests.verdicts.aws import Aws
 from tests.verdicts.dbos import Dbos
 from tests.verdicts.judging import Said, judge
+from tests.verdicts.otel import Otel
 from tests.verdicts.ours import Lines, Native
+from tests.verdicts.restate import Restate
 from tests.verdicts.temporal import Temporal
 from tests.verdicts.world import Moment, World
 
-WORLDS: dict[str, type[World]] = {w.runtime: w for w in (Native, Lines, Temporal, Dbos)}
+WORLDS: dict[str, type[World]] = {w.runtime: w for w in (Native, Lines, Temporal, Dbos, Restate, Aws, Otel)}
 
 
 @dataclass
@@ -85,6 +88,8 @@ def summary_of(world: World, moment: Moment, held: list[Entry]) -> tuple[Summary
         return world.summary(alive=not moment.dead), True, True
     dice = random.Random(f"{world.seed}/{world.ticks}/{world.life}/{len(held)}")
     files = world.export()
+    if not any(files.values()):
+        return None
     whole = True
     if world.unique and world.may_be_torn and dice.random() < 0.15:
         name = dice.choice(sorted(files))

@@ -215,7 +215,7 @@ class Temporal(World):
             self.event("TIMER_FIRED", timerId=str(step.id), startedEventId=str(started))
         self.wake()
 
-    def child_started(self, step: Step, life: int) -> None:
+    def child_started(self, step: Step, life: int) -> bool:
         if ("child", step.id) not in self.opened:
             turn = self.end_turn()
             common = {"workflowId": f"wf/{step.id}", "workflowType": {"name": step.name}}
@@ -224,6 +224,7 @@ class Temporal(World):
             )
             self.opened["child", step.id] = number
             self.event("CHILD_WORKFLOW_EXECUTION_STARTED", initiatedEventId=str(number), **self.child(step))
+        return True
 
     def child(self, step: Step) -> dict[str, Any]:
         return {

@@ -8,32 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from tests.verdicts.agents import Planner, Step
+
 START = datetime(2026, 11, 1, 9, 0, tzinfo=UTC)
-READS = ("lookup_order", "search_docs", "get_weather")
-WRITES = ("send_refund", "book_flight", "post_message", "charge_card")
-
-
-@dataclass(slots=True)
-class Step:
-    """One step of the agent. `outcomes` are those of its executions: `ok`, `error` (the other side refused), `silent` (it
-    acted, and no answer came); the last one counts for all that follow."""
-
-    id: int
-    kind: str  # model, tool, timer, approval, child, parallel
-    name: str
-    number: int  # from 1, within its branch
-    branch: str
-    write: bool = False
-    key: bool = False
-    outcomes: tuple[str, ...] = ("ok",)
-    retries: int = 0
-    tolerant: bool = False  # the agent goes on after its failure
-    seconds: int = 0  # of a timer
-    branches: list[list[Step]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -82,8 +63,7 @@ class World:
         self.observe = observe
         self.now = START
         self.unique = self.dice.random() < 0.5  # every name of its own, so that damaged exports can be judged too
-        self.steps_made = 0
-        self.plan = self._plan("", depth=0, most=5)
+        self.plan = Planner(self).line("", inside=False, most=5)
         self.units: dict[Any, Unit] = {}
         self.order: list[Any] = []  # units by first record
         self.life = 0
@@ -102,41 +82,6 @@ class World:
         self.given_up = False  # the runtime does not recover it any more
         self.log: list[str] = []
         self.setup()
-
-    # -- the agent --------------------------------------------------------------------------------------------------
-
-    def _plan(self, branch: str, *, depth: int, most: int) -> list[Step]:
-        return [self._step(n, branch, depth) for n in range(1, self.dice.randint(1, most) + 1)]
-
-    def _step(self, number: int, branch: str, depth: int) -> Step:
-        dice = self.dice
-        self.steps_made += 1
-        weights = {"model": 4, "tool": 9, "timer": 1, "approval": 1, "child": 1, "parallel": 1}
-        allowed = [k for k in self.kinds if depth == 0 or k in self.branch_kinds]
-        kind = dice.choices(allowed, [weights[k] for k in allowed])[0]
-        step = Step(self.steps_made, kind, kind, number, branch)
-        if kind == "model":
-            step.name = "call_model"
-        elif kind == "tool":
-            step.write = dice.random() < 0.7
-            step.name = dice.choice(WRITES if step.write else READS)
-            step.key = step.write and dice.random() < 0.4
-        elif kind == "child":
-            step.name, step.write = "ship_parcel", True
-        elif kind == "timer":
-            step.seconds = dice.choice((5, 60, 3600))
-        elif kind == "parallel":
-            step.branches = [
-                self._plan(f"{branch}{'.' if branch else ''}{number}.{n}", depth=1, most=self.branch_steps)
-                for n in range(1, dice.randint(2, 3) + 1)
-            ]
-        if self.unique and kind in ("model", "tool", "child"):
-            step.name = f"{step.name}_{step.id}"
-        if kind in ("model", "tool") and self.retries and dice.random() < 0.25:
-            step.retries = dice.randint(0, 2)
-            step.tolerant = dice.random() < 0.3
-            step.outcomes = tuple(dice.choice(("error", "silent", "ok")) for _ in range(dice.randint(1, 3)))
-        return step
 
     # -- its life ---------------------------------------------------------------------------------------------------
 
@@ -159,6 +104,8 @@ class World:
                 self.crashed()
                 self.observe(self, Moment(dead=True))
                 if self.crashes > 6 or self.dice.random() < 0.15:
+                    break
+                if self.given_up:
                     break
                 self.tick(self.dice.choice((1, 30, 900)))
                 if not self.ended:
@@ -278,8 +225,8 @@ class World:
         unit = self.unit(step)
         unit.begun += 1
         unit.count = 1
-        self.child_started(step, life)
-        self.note(step)
+        if self.child_started(step, life):
+            self.note(step)
         self.parked[step.id] = step
         yield
         self.fence(life)
@@ -386,7 +333,10 @@ class World:
 
     def waits(self, step: Step, life: int) -> None: ...
     def woke(self, step: Step, life: int) -> None: ...
-    def child_started(self, step: Step, life: int) -> None: ...
+    def child_started(self, step: Step, life: int) -> bool:
+        """Before the child runs; true when that left a record."""
+        return False
+
     def child_ended(self, step: Step, life: int) -> None: ...
 
     def cancel(self) -> bool:
