@@ -14,7 +14,20 @@ from psycopg import Cursor
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-__all__ = ["END", "NULL", "START", "Bytes", "array", "field", "int4", "int8", "know_arrays", "stamp"]
+__all__ = [
+    "END",
+    "NULL",
+    "START",
+    "Bytes",
+    "array",
+    "field",
+    "int4",
+    "int8",
+    "int8s",
+    "know_arrays",
+    "stamp",
+    "timestamp",
+]
 
 START: Final = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 END: Final = b"\xff\xff"
@@ -25,6 +38,9 @@ _INT8: Final = Struct(">iq").pack
 _SIZE: Final = Struct(">i").pack
 _ARRAY: Final = Struct(">iiIii").pack
 _BYTEA: Final = 17  # the type's number in pg_type
+_BIGINT: Final = 20
+_INT8S: Final = Struct(">iiiIii").pack
+_NO_INT8S: Final = Struct(">iiiI").pack(12, 0, 0, _BIGINT)
 _BYTEA_ARRAY: Final = 1001
 
 
@@ -44,6 +60,20 @@ def int8(value: int | None) -> bytes:
 def stamp(at: datetime) -> int:
     """What a timestamptz holds: microseconds since 2000."""
     return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def timestamp(at: datetime | None) -> bytes:
+    """A timestamptz with its length in front."""
+    return NULL if at is None else _INT8(8, stamp(at))
+
+
+def int8s(values: Sequence[int]) -> bytes:
+    """A bigint[] of one dimension with its length in front."""
+    if not values:
+        return _NO_INT8S
+    parts = [_INT8S(20 + 12 * len(values), 1, 0, _BIGINT, len(values), 1)]
+    parts += [_INT8(8, value) for value in values]
+    return b"".join(parts)
 
 
 class Bytes:

@@ -80,6 +80,11 @@ def head(head_id: int) -> HeadRow:
     return _one(_heads("WHERE h.id = %s", [head_id]), f"no run has the number {head_id}")
 
 
+def heads(head_ids: Sequence[int]) -> list[HeadRow]:
+    """The head rows with these numbers, in their order; those that do not exist are left out."""
+    return _heads("WHERE h.id = ANY(%s) ORDER BY h.id", [list(head_ids)])
+
+
 def lock(head_id: int) -> HeadRow:
     """The head row, locked until the transaction ends; raises `UnknownRun`, and `RuntimeError` outside a transaction."""
     if not connection.in_atomic_block:

@@ -13,6 +13,8 @@ from django.db import connection
 from drainboard import wire
 
 from journals import chain, payloads
+from journals.binary import array, know_arrays
+from journals.cursors import plain_cursor
 from journals.text import decode_text
 
 BATCH = 500  # entries fetched at once
@@ -80,19 +82,36 @@ def skeleton(head_id: int, *, after: int = 0, limit: int | None = None) -> Itera
             yield _stored(row, _cut(row[18], row[19], bodies))
 
 
+def skeletons(head_ids: Sequence[int], *, until: Sequence[int]) -> Iterator[StoredEntry]:
+    """`skeleton` of several short runs, each up to its position of `until`, in one statement; by run and position."""
+    rows = _rows(_SEVERAL.format("<="), [list(head_ids), list(until)])
+    bodies, _ = _fetch(rows, up_to=SMALL)
+    for row in rows:
+        yield _stored(row, _cut(row[18], row[19], bodies))
+
+
 def entries_at(head_id: int, positions: Sequence[int]) -> list[StoredEntry]:
     """The entries at these positions, by position, each with its exact line."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _SELECT + "WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos",
-            [head_id, list(positions)],
-        )
-        rows = _plain(cursor.fetchall())
+    return _whole(_rows(_SELECT + "WHERE head_id = %s AND pos = ANY(%s) ORDER BY pos", [head_id, list(positions)]))
+
+
+def entries_of(places: Sequence[tuple[int, int]]) -> list[StoredEntry]:
+    """The entries at these (run, position), by run and position, each with its exact line."""
+    return _whole(_rows(_SEVERAL.format("="), [[head_id for head_id, _ in places], [pos for _, pos in places]]))
+
+
+def _whole(rows: list[tuple[Any, ...]]) -> list[StoredEntry]:
     bodies, lists = _fetch(rows, up_to=None)
     return [_stored(row, payloads.join(row[18], row[19], bodies.__getitem__, lists.__getitem__)) for row in rows]
 
 
-_FIELDS = tuple(f.name for f in fields(StoredEntry))
+# OFFSET 0 keeps this a walk along the primary key for each run: with statistics that are behind, as after any large import,
+# PostgreSQL would choose a plan that reads whole partitions.
+_SEVERAL = (
+    f"SELECT e.* FROM unnest(%s::bigint[], %s::bigint[]) AS t(id, pos) CROSS JOIN LATERAL ({_SELECT}"  # noqa: S608 - our own text
+    "WHERE head_id = t.id AND pos {} t.pos OFFSET 0) e ORDER BY e.head_id, e.pos"
+)
+_NAMES = tuple(f.name for f in fields(StoredEntry))
 
 
 def positions_of(head_id: int, numbers: Sequence[int]) -> list[int]:
@@ -108,12 +127,7 @@ def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple
     left = limit
     while left is None or left > 0:
         take = BATCH if left is None else min(BATCH, left)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                _SELECT + "WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s",
-                [head_id, after, take],
-            )
-            rows = _plain(cursor.fetchall())
+        rows = _rows(_SELECT + "WHERE head_id = %s AND pos > %s ORDER BY pos LIMIT %s", [head_id, after, take])
         if rows:
             yield rows
         if len(rows) < take:
@@ -122,26 +136,18 @@ def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple
         left = None if left is None else left - len(rows)
 
 
-def _plain(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows with bytes for memoryview and decoded slots."""
-    import json
-
-    return [
-        (
-            *r[:10],
-            bytes(r[10]),
-            bytes(r[11]),
-            *r[12:18],
-            bytes(r[18]),
-            json.loads(r[19]) if isinstance(r[19], str) else r[19],
-        )
-        for r in rows
-    ]
+def _rows(statement: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    with plain_cursor() as cursor:
+        know_arrays(cursor)
+        cursor.execute(statement, params, binary=True)
+        return cursor.fetchall()
 
 
 def _stored(row: tuple[Any, ...], raw: bytes) -> StoredEntry:
-    columns: tuple[Any, ...] = (*row[:9], decode_text(row[9]), *row[10:15], decode_text(row[15]), *row[16:18], raw)
-    return StoredEntry(**dict(zip(_FIELDS, columns, strict=True)))
+    made = StoredEntry.__new__(StoredEntry)  # frozen: its own way sets the fields one by one, which a long run feels
+    made.__dict__.update(zip(_NAMES, row, strict=False))
+    made.__dict__.update(entry_id=decode_text(row[9]), branch=decode_text(row[15]), raw=raw)
+    return made
 
 
 def _cut(line: bytes, slots: Sequence[payloads.Slot] | None, bodies: dict[bytes, bytes]) -> bytes:
@@ -168,9 +174,8 @@ def _fetch(rows: list[tuple[Any, ...]], *, up_to: int | None) -> tuple[dict[byte
     bodies |= {item for items in lists.values() for item in items}
     if not bodies:
         return {}, lists
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT digest, body FROM journals_payload WHERE digest = ANY(%s)", [list(bodies)])
-        return {bytes(d): payloads.unpack(bytes(b)) for d, b in cursor.fetchall()}, lists
+    found = _rows("SELECT digest, body FROM journals_payload WHERE digest = ANY(%s)", [array(list(bodies))])
+    return {digest: payloads.unpack(body) for digest, body in found}, lists
 
 
 _ANCESTORS = """WITH RECURSIVE up AS (SELECT digest, parent, item FROM journals_node WHERE digest = ANY(%s)
@@ -180,9 +185,7 @@ _ANCESTORS = """WITH RECURSIVE up AS (SELECT digest, parent, item FROM journals_
 def _lists(ends: set[bytes]) -> dict[bytes, list[bytes]]:
     if not ends:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_ANCESTORS, [list(ends)])
-        nodes = {bytes(d): (bytes(p) if p is not None else None, bytes(i)) for d, p, i in cursor.fetchall()}
+    nodes = {digest: (parent, item) for digest, parent, item in _rows(_ANCESTORS, [array(list(ends))])}
     made = {}
     for end in ends:
         items: list[bytes] = []

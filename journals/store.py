@@ -24,8 +24,19 @@ from journals.appending import Appended, append
 from journals.bodies import keep_payloads
 from journals.cursors import plain_cursor
 from journals.foreign import Foreign, IngestResult, ingest
-from journals.heads import HeadRow, change, find, find_executions, first_seen, head, lock, renew
-from journals.reading import StoredEntry, Verified, entries_at, export, positions_of, read, skeleton, verify
+from journals.heads import HeadRow, change, find, find_executions, first_seen, head, heads, lock, renew
+from journals.reading import (
+    StoredEntry,
+    Verified,
+    entries_at,
+    entries_of,
+    export,
+    positions_of,
+    read,
+    skeleton,
+    skeletons,
+    verify,
+)
 from journals.sources import (
     UNMAPPED,
     MappingMoved,
@@ -42,8 +53,8 @@ from journals.text import decode_text, encode_text
 
 __all__ = [
     "UNMAPPED", "Appended", "Foreign", "HeadRow", "IngestResult", "MappingMoved", "Source", "StoredEntry", "UnknownSource", "Verified", "append",
-    "change", "change_mapping", "create", "decode_text", "encode_text", "entries_at", "export", "find", "find_executions", "first_seen", "head",
-    "ingest", "lock", "mapping_changes", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew", "skeleton", "source",
+    "change", "change_mapping", "create", "decode_text", "encode_text", "entries_at", "entries_of", "export", "find", "find_executions", "first_seen", "head",
+    "heads", "ingest", "lock", "mapping_changes", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew", "skeleton", "skeletons", "source",
     "source_id", "verify", "waits_for",
 ]  # fmt: skip
 

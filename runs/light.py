@@ -7,6 +7,7 @@ whose text a double does not keep, escapes, spaces), is parsed in full, so that 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Annotated, Any, Final, TypeVar, cast
 
@@ -95,7 +96,7 @@ S = TypeVar("S")
 
 def changed(seen: S, **fields: Any) -> S:
     """The entry (`runs.facts.Seen`) with other fields of its parsed line."""
-    made: Any = replace(seen)  # type: ignore[type-var]
+    made: Any = copy(seen)
     parsed: Any = seen.entry  # type: ignore[attr-defined]
     of_line = msgspec.structs.replace if isinstance(parsed, msgspec.Struct) else replace
     object.__setattr__(

@@ -1,7 +1,8 @@
 """Keeps `runs.models` in step with the journals: fold a run, catch up on what is behind, rebuild everything.
 
-A fold reads the run's whole skeleton and writes only rows that differ, in one transaction. It never holds the head's lock,
-so a worker's appends do not wait for it; what is appended meanwhile leaves the head `dirty`, and the next catch-up folds again.
+A fold reads the run's whole skeleton and writes only rows that differ, in one transaction; short runs are folded together. It
+never waits for a head's lock, nor do appends wait for it; what is appended meanwhile leaves the head `dirty`, and the next
+catch-up folds again.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import psycopg
 from django.db import InterfaceError, OperationalError, connection, transaction
-from psycopg.types.json import Jsonb
 
 from journals import store
 from journals.adapters import ADAPTERS, NATIVE
 from journals.adapters.base import AdapterInfo, Evidence
 from journals.cursors import plain_cursor
+from journals.errors import UnknownRun
 from journals.limits import limits_of
-from runs import rows, versions
-from runs.entries import Closed, load, without_collection
+from runs import writing
+from runs.entries import Asked, Closed, load, without_collection
 from runs.facts import HeadFacts, Limit
 from runs.mapping import NOTHING, SourceMapping, read_text
-from runs.models import Run, VersionSet
-from runs.safe import packed, unpacked
+from runs.models import Run
+from runs.safe import unpacked
 from runs.summary import Summary
 from runs.summary import fold as fold_entries
 
@@ -39,6 +41,9 @@ RETIREMENTS: list[Callable[[], Mapping[str, str]]] = []
 UNKNOWN_RUNTIME: Final = Evidence(write="never", read="never", attempts=False, says_end=False)
 """For a source whose adapter is not installed: believe nothing."""
 
+BATCH_RUNS: Final = 100  # folded in one transaction
+BATCH_ENTRIES: Final = 2_000
+_NO_DATABASE: Final = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 _LOCK: Final = 0x72756E73 << 32  # namespace of advisory locks: one fold of a run at a time
 
 
@@ -53,20 +58,29 @@ def catch_up(head_ids: Iterable[int] | None = None, *, within_s: float | None = 
     asked = None if head_ids is None else list(head_ids)
     wanted = _behind(asked)
     known = _retirements() if wanted else {}
-    failed = 0
-    for n, head_id in enumerate(wanted):
+    done = failed = 0
+    for batch in _batches(wanted):
         if until is not None and time.monotonic() > until:
-            return len(wanted) - n + failed
-        try:
-            fold(head_id, retirements=known)
-        except (OperationalError, InterfaceError):
-            raise  # the database is not there; no run is to blame
-        except Exception:
-            if not (asked is None if go_on is None else go_on):
-                raise
-            failed += 1
-            logger.exception("the journal of run %s cannot be folded; its rows are those of before", head_id)
+            return len(wanted) - done + failed
+        failed += _catch_up(batch, known, go_on=asked is None if go_on is None else go_on)
+        done += len(batch)
     return failed
+
+
+def _catch_up(head_ids: Sequence[int], known: Mapping[str, str], *, go_on: bool) -> int:
+    """Folds a batch, and each run of it by itself if one of them cannot be folded; returns how many cannot."""
+    try:
+        _fold(head_ids, retirements=known)
+    except _NO_DATABASE:
+        raise  # the database is not there; no run is to blame
+    except Exception:
+        if len(head_ids) > 1:
+            return sum(_catch_up([head_id], known, go_on=go_on) for head_id in head_ids)
+        if not go_on:
+            raise
+        logger.exception("the journal of run %s cannot be folded; its rows are those of before", head_ids[0])
+        return 1
+    return 0
 
 
 def rebuild(*, batch: int = 500) -> int:
@@ -74,8 +88,8 @@ def rebuild(*, batch: int = 500) -> int:
     known = _retirements()
     done = 0
     for ids in all_heads(batch):
-        for head_id in ids:
-            fold(head_id, retirements=known, fresh=True)
+        for several in _batches(ids):
+            _fold(several, retirements=known, fresh=True)
         done += len(ids)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM runs_step s WHERE NOT EXISTS (SELECT FROM journals_head h WHERE h.id = s.run_id)")
@@ -88,33 +102,62 @@ def rebuild(*, batch: int = 500) -> int:
 
 def fold(head_id: int, *, retirements: Mapping[str, str] | None = None, fresh: bool = False) -> Run:
     """Folds one run and writes what differs; returns its row. `fresh` trusts nothing of the old row. Raises `UnknownRun`."""
+    return _fold([head_id], retirements=retirements, fresh=fresh)[head_id]
+
+
+def _fold(
+    head_ids: Sequence[int], *, retirements: Mapping[str, str] | None = None, fresh: bool = False
+) -> dict[int, Run]:
+    """Folds these runs in one transaction; returns their rows. Raises `UnknownRun`, and what any of them raises."""
+    ids = sorted(head_ids)
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK + head_id])
-        version = _seen_version(head_id)
-        head = store.head(head_id)
-        old = Run.objects.select_related("versions_set").filter(pk=head_id).first()
-        known = None if fresh or old is None else unpacked(old.summary.get("closed"))
-        with without_collection(head.entries):
-            made, closed = summarise(
-                head, closed=known, retirements=_retirements() if retirements is None else retirements
-            )
-            run = _write(head, made, closed, old, fresh=fresh)
-        with connection.cursor() as cursor:
-            # Only if nobody touched the head since it was read: a later change must leave it dirty.
+        with plain_cursor() as cursor:
             cursor.execute(
-                "UPDATE journals_head SET dirty = false WHERE id = %s AND dirty AND pos = %s AND xmin::text = %s",
-                [head_id, head.pos, version],
+                "SELECT pg_advisory_xact_lock(k) FROM unnest(%s::bigint[]) AS t(k)", [[_LOCK + i for i in ids]]
             )
-    return run
+        seen = _seen_versions(ids)
+        heads = store.heads(ids)
+        if len(heads) < len(ids):
+            gone = min(set(ids) - {h.id for h in heads})
+            raise UnknownRun(f"no run has the number {gone}")
+        with without_collection(sum(h.entries for h in heads)):
+            made = _fold_heads(heads, retirements, fresh=fresh)
+        with plain_cursor() as cursor:
+            cursor.execute(_CLEAN, [ids, [h.pos for h in heads], [seen[i] for i in ids]])
+    return made
 
 
-def _seen_version(head_id: int) -> str:
-    """Which version of the head's row we read: the transaction that wrote it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT xmin::text FROM journals_head WHERE id = %s", [head_id])
-        found = cursor.fetchone()
-    return found[0] if found else ""
+# Only heads that nobody touched since they were read: a later change must leave its run dirty. One that somebody has locked
+# stays dirty too; a fold that waited for it would be waited for by whoever folds while he holds a head.
+_CLEAN: Final = """UPDATE journals_head h SET dirty = false FROM (
+    SELECT h.id FROM journals_head h JOIN unnest(%s::bigint[], %s::bigint[], %s::text[]) AS t(id, pos, version) ON h.id = t.id
+    WHERE h.dirty AND h.pos = t.pos AND h.xmin::text = t.version ORDER BY h.id FOR UPDATE OF h SKIP LOCKED) few WHERE h.id = few.id"""
+
+
+def _seen_versions(head_ids: Sequence[int]) -> dict[int, str]:
+    """Which versions of the heads' rows we read: the transactions that wrote them."""
+    with plain_cursor() as cursor:
+        cursor.execute("SELECT id, xmin::text FROM journals_head WHERE id = ANY(%s)", [list(head_ids)])
+        return dict(cursor.fetchall())
+
+
+def _fold_heads(
+    heads: Sequence[store.HeadRow], retirements: Mapping[str, str] | None, *, fresh: bool
+) -> dict[int, Run]:
+    ids = [h.id for h in heads]
+    old = Run.objects.select_related("versions_set").defer("versions_set__body").in_bulk(ids)
+    known = _retirements() if retirements is None else retirements
+    mappings = _Mappings()
+    asked = []
+    for head in heads:
+        was = None if fresh or head.id not in old else unpacked(old[head.id].summary.get("closed"))
+        asked.append(Asked(head, was, mappings.of(head)))
+    loaded = load(asked)
+    folded = []
+    for head in heads:
+        entries, closed = loaded.pop(head.id)
+        folded.append(writing.Folded(head, _summary(head, entries, known, head.now), closed, old.get(head.id)))
+    return writing.write(folded, fresh=fresh)
 
 
 def summarise(
@@ -130,6 +173,13 @@ def summarise(
     `now` is the database's clock unless given; `closed` is the answer of an earlier time; `mapping` stands in for the one
     that the run's source has.
     """
+    entries, found = load([Asked(head, closed, _Mappings().of(head) if mapping is None else mapping)])[head.id]
+    return _summary(head, entries, retirements or {}, now or head.now), found
+
+
+def _summary(
+    head: store.HeadRow, entries: Sequence[store.StoredEntry], retirements: Mapping[str, str], now: datetime
+) -> Summary:
     info = _info(head)
     facts = HeadFacts(
         pos=head.pos if head.native else 0,
@@ -148,11 +198,10 @@ def summarise(
         created_at=head.created_at,
         runtime=head.runtime,
         limits=_limits(info),
-        retirements=retirements or {},
+        retirements=retirements,
     )
-    entries, found = load(head, closed=closed, mapping=_mapping(head) if mapping is None else mapping)
     evidence = info.evidence if info else UNKNOWN_RUNTIME
-    return fold_entries(entries, evidence=evidence, native=head.native, now=now or head.now, head=facts), found
+    return fold_entries(entries, evidence=evidence, native=head.native, now=now, head=facts)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -166,6 +215,26 @@ def _behind(head_ids: list[int] | None) -> list[int]:
         else:
             cursor.execute(behind.format(" AND id = ANY(%s)", " AND head_id = ANY(%s)"), [head_ids, head_ids])
         return [i for (i,) in cursor.fetchall()]
+
+
+def _batches(head_ids: Sequence[int]) -> Iterator[list[int]]:
+    """The runs in order, so many together as one transaction should fold; a long one by itself."""
+    batch: list[int] = []
+    entries = 0
+    for at in range(0, len(head_ids), 1_000):
+        part = head_ids[at : at + 1_000]
+        with plain_cursor() as cursor:
+            cursor.execute("SELECT id, pos FROM journals_head WHERE id = ANY(%s)", [part])
+            sizes = dict(cursor.fetchall())
+        for head_id in part:
+            size = sizes.get(head_id, 0)
+            if batch and (len(batch) >= BATCH_RUNS or entries + size > BATCH_ENTRIES):
+                yield batch
+                batch, entries = [], 0
+            batch.append(head_id)
+            entries += size
+    if batch:
+        yield batch
 
 
 def all_heads(batch: int) -> Iterator[list[int]]:
@@ -185,9 +254,20 @@ def _retirements() -> dict[str, str]:
     return {model: day for read in RETIREMENTS for model, day in read().items()}
 
 
-def _mapping(head: store.HeadRow) -> SourceMapping:
-    text = store.UNMAPPED if head.native else store.source(source_id=head.source_id).mapping
-    return NOTHING if text == store.UNMAPPED else read_text(text)
+class _Mappings:
+    """Mappings of sources, each read once for the runs that are folded together."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, SourceMapping] = {}
+
+    def of(self, head: store.HeadRow) -> SourceMapping:
+        """The mapping of the run's source."""
+        if head.native:
+            return NOTHING
+        if head.source_id not in self._read:
+            text = store.source(source_id=head.source_id).mapping
+            self._read[head.source_id] = NOTHING if text == store.UNMAPPED else read_text(text)
+        return self._read[head.source_id]
 
 
 def _info(head: store.HeadRow) -> AdapterInfo | None:
@@ -207,52 +287,3 @@ def _limits(info: AdapterInfo | None) -> tuple[Limit, ...]:
         for told in limits_of(info)
         if isinstance(told.get("limit"), int) and told["limit"] > 0
     )  # fmt: skip
-
-
-# -- writing --------------------------------------------------------------------------------------------------------
-
-
-def _write(head: store.HeadRow, made: Summary, closed: Closed, old: Run | None, *, fresh: bool) -> Run:
-    columns = rows.run_columns(made, head=head, closed=closed, fallback_at=head.created_at)
-    columns["versions_set_id"] = _version_set(made.version_set, old)
-    _write_steps(head.id, rows.step_rows(made), fresh=fresh)
-    if old is None:
-        return Run.objects.create(head_id=head.id, **columns)
-    changed = [name for name, value in columns.items() if getattr(old, name) != value]
-    for name in changed:
-        setattr(old, name, columns[name])
-    if changed:
-        old.save(update_fields=changed)
-    return old
-
-
-def _version_set(body: Mapping[str, Any], old: Run | None) -> int | None:
-    """The row of this set, made when it is new; None when the run recorded no versions."""
-    if not body:
-        return None
-    digest = versions.digest_of(body)
-    if old is not None and old.versions_set is not None and old.versions_set.digest == digest:
-        return old.versions_set.pk
-    found, _ = VersionSet.objects.get_or_create(digest=digest, defaults={"body": packed(body)})
-    return found.pk
-
-
-_COPY: Final = f"COPY runs_step (run_id, {', '.join(rows.STEP_COLUMNS)}, digest) FROM STDIN"
-_VERSIONS_AT: Final = rows.STEP_COLUMNS.index("versions")
-
-
-def _write_steps(head_id: int, new: Sequence[tuple[Any, ...]], *, fresh: bool) -> None:
-    """Replaces the rows that differ, adds the new ones, removes those behind the last one; `fresh` replaces all."""
-    digests = [rows.digest_of(row) for row in new]
-    with plain_cursor() as cursor:
-        cursor.execute("SELECT ord, digest FROM runs_step WHERE run_id = %s", [head_id])
-        old = dict(cursor.fetchall())
-        changed = [(row, d) for row, d in zip(new, digests, strict=True) if fresh or old.get(row[0]) != d]
-        gone = [row[0] for row, _ in changed if row[0] in old] + [n for n in old if n > len(new)]
-        if gone:
-            cursor.execute("DELETE FROM runs_step WHERE run_id = %s AND ord = ANY(%s)", [head_id, gone])
-        if changed:
-            with cursor.copy(_COPY) as copy:
-                for row, d in changed:
-                    versions_json = None if row[_VERSIONS_AT] is None else Jsonb(row[_VERSIONS_AT])
-                    copy.write_row((head_id, *row[:_VERSIONS_AT], versions_json, *row[_VERSIONS_AT + 1 :], d))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 import msgspec
 from drainboard import wire
 
+from journals.binary import NULL, field, int4, int8s, timestamp
 from journals.text import encode_text
 from runs.facts import failure_text
-from runs.safe import packed, packed_versions, shown, shown_id
+from runs.safe import packed, shown, shown_id, versions_text
 from runs.steps import Step
 from runs.summary import StepRow, Summary
 from runs.waiting import step_words, waits_for
@@ -88,27 +90,49 @@ def summary_of(made: Summary) -> dict[str, Any]:
     }
 
 
-def digest_of(row: tuple[Any, ...]) -> int:
+def digest_of(row: bytes) -> int:
     """64 bits that stand for a row of `step_rows`; kept beside it, so that a fold need not read what it wrote before."""
-    return int.from_bytes(
-        hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True
-    )
+    return int.from_bytes(hashlib.blake2b(row, digest_size=8).digest(), signed=True)
 
 
-def step_rows(made: Summary) -> list[tuple[Any, ...]]:
-    """One tuple per step in the order of `STEP_COLUMNS`; `ord` counts from 1."""
+def step_rows(made: Summary) -> list[bytes]:
+    """One row per step: the fields of `STEP_COLUMNS` as a binary COPY takes them; `ord` counts from 1."""
     return [_step(row, n) for n, row in enumerate(made.steps, 1)]
 
 
-def _step(row: StepRow, place: int) -> tuple[Any, ...]:
+def _step(row: StepRow, place: int) -> bytes:
     step, judged = row.step, row.judged
     key = next(reversed(step.keys), None)
-    return (
-        place, encode_text(step.branch), _small(step.number), step.kind, encode_text(step.name) if step.name is not None else None,
-        str(row.status), _small(step.count), "write" if step.write else "read", encode_text(key) if key is not None else None,
-        str(judged.verdict), str(judged.confidence), str(judged.effects), packed_versions(row.versions) if row.versions is not None else None,
-        [s.number for s in step.entries], row.first_at, row.last_at, _preview(row), _error(row), shown(step_words(row), ERROR),
-    )  # fmt: skip
+    return b"".join((
+        int4(place), _text_of(step.branch), int4(_small(step.number)), _word(step.kind), NULL if step.name is None else _text_of(step.name),
+        _word(row.status), int4(_small(step.count)), _WRITE if step.write else _READ, NULL if key is None else _text_of(key),
+        _word(judged.verdict), _word(judged.confidence), _word(judged.effects), NULL if row.versions is None else _jsonb(row.versions),
+        int8s([s.number for s in step.entries]), timestamp(row.first_at), timestamp(row.last_at), _shown(_preview(row)), _shown(_error(row)),
+        _shown(shown(step_words(row), ERROR)),
+    ))  # fmt: skip
+
+
+def _text_of(value: str) -> bytes:
+    return field(encode_text(value).encode())
+
+
+def _shown(value: str) -> bytes:
+    return field(value.encode()) if value else _EMPTY
+
+
+def _jsonb(versions: Mapping[str, Any]) -> bytes:
+    return field(b"\x01" + versions_text(versions))  # version 1 of its form
+
+
+@cache
+def _word(value: str) -> bytes:
+    """Of a closed set: a kind, a status, a verdict."""
+    return field(value.encode())
+
+
+_READ: Final = field(b"read")
+_WRITE: Final = field(b"write")
+_EMPTY: Final = field(b"")
 
 
 def _small(number: int) -> int:

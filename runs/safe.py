@@ -11,7 +11,7 @@ from drainboard import wire
 
 from journals.text import decode_text, encode_text
 
-__all__ = ["escaped", "packed", "shown", "shown_id", "unpacked"]
+__all__ = ["escaped", "packed", "shown", "shown_id", "unpacked", "versions_text"]
 
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
 _OUTSIDE_ASCII_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON itself escapes what is below U+0020
@@ -31,13 +31,13 @@ def packed(value: Any) -> Any:
     return None if value is wire.MISSING else value
 
 
-def packed_versions(value: Mapping[str, Any]) -> Any:
-    """As `packed`, for the small objects that every step has: nearly all are fine as they are, which one encoding tells."""
+def versions_text(value: Mapping[str, Any]) -> bytes:
+    """`packed` as JSON text, for the small objects that every step has: nearly all are fine as they are, which one encoding tells."""
     try:
         raw = msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError):
-        return packed(value)
-    return packed(value) if b"\\u0000" in raw or b'"\\\\x' in raw else value
+        return msgspec.json.encode(packed(value))
+    return msgspec.json.encode(packed(value)) if b"\\u0000" in raw or b'"\\\\x' in raw else raw
 
 
 def unpacked(value: Any) -> Any:

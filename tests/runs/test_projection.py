@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from drainboard import wire
 
@@ -128,6 +128,57 @@ def test_catching_up_stops_when_its_time_is_over_and_says_what_is_left() -> None
         cursor.execute("UPDATE journals_head SET dirty = true")
     assert projection.catch_up(within_s=-1) == 3
     assert projection.catch_up() == 0
+
+
+def test_one_bad_journal_keeps_no_other_of_its_batch_from_its_rows(caplog: pytest.LogCaptureFixture) -> None:
+    heads = {name: bring(name, numbered(START, model(1), DONE)) for name in ("a", "bad", "c")}
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE runs_run ADD CONSTRAINT no_such_run CHECK (run <> 'bad')")
+    assert projection.catch_up() == 1
+    assert set(Run.objects.values_list("run", "status")) == {("a", "completed"), ("c", "completed")}
+    assert {run for (run,) in Step.objects.values_list("run_id").distinct()} == {heads["a"], heads["c"]}
+    assert [name for name, head_id in heads.items() if store.head(head_id).dirty] == ["bad"]
+    assert "cannot be folded" in caplog.text
+    with pytest.raises(IntegrityError), transaction.atomic():
+        projection.catch_up(heads.values())
+
+
+def test_runs_that_are_folded_together_keep_their_values_apart() -> None:
+    """Large values are read for all runs of a batch at once; closed ones are found in the run that holds them."""
+    big = {"text": "x" * 3_000}
+    closed = {"$payload": {"encoding": "binary/encrypted", "data": "AAAA" * 1_000}}
+    versions = {"tools": {f"tool{n}": f"{n:064x}" for n in range(40)}}
+    for name, out in (("open", big), ("closed", closed)):
+        bring(name, numbered({**START, "versions": versions}, {**model(1), "out": out}, DONE))
+    projection.catch_up()
+    found = {run.run: run for run in Run.objects.select_related("versions_set")}
+    assert found["open"].findings == []
+    assert found["closed"].findings == ["encrypted_payload"]
+    assert found["open"].versions_set == found["closed"].versions_set
+    before = everything()
+    for run in found.values():
+        projection.fold(run.pk, fresh=True)
+    assert everything() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_fold_waits_for_nobody_who_holds_a_head() -> None:
+    head = begin()
+    settings = connection.get_connection_params()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE journals_head SET dirty = true WHERE id = %s", [head.id])
+        cursor.execute("SET lock_timeout = '5s'")
+    with psycopg.connect(
+        dbname=settings["dbname"], host=settings["host"], port=settings["port"], user=settings["user"]
+    ) as other:
+        other.execute("SELECT 1 FROM journals_head WHERE id = %s FOR UPDATE", [head.id])
+        assert projection.catch_up() == 0
+        assert store.head(head.id).dirty is True
+    with connection.cursor() as cursor:
+        cursor.execute("RESET lock_timeout")
+    projection.catch_up()
+    assert store.head(head.id).dirty is False
 
 
 @pytest.mark.django_db(transaction=True)
