@@ -64,6 +64,7 @@ def _actions(
         else {}
     )
     free = list(calls_in(item.checkpoint.values))
+    taken = set[str]()
     for n, action in enumerate(actions, 1):
         name = text(action, "name") or text(action, "action")
         args = action.get("args", action.get("arguments"))
@@ -71,9 +72,11 @@ def _actions(
         if call is not None:
             free.remove(call)
         named = call.get("id") if call else None
+        own_name = named if isinstance(named, str) and named not in taken else str(n)  # a model may give an id twice
+        taken.add(own_name)
         made = {
             "id": f"interrupt:{own}:{number}:{n}:{digest(action)}",
-            "approval": f"{number}:{named if isinstance(named, str) else n}",
+            "approval": f"{number}:{own_name}",
             "call": named if isinstance(named, str) else None,
             "name": name,
             "artifact": {"tool": name, "args": args} if item.checkpoint.channel_versions else {"action": action},

@@ -134,7 +134,7 @@ def _request(
     there = [e for e in own if e.origin == "import" and e.kind in _OUTCOMES]
     allowed = told.get("allowed_decisions")
     return Request(
-        name=name, approval=approval, open=bool(item.get("open")), call=(last.entry.call or "") if last else "",
+        name=name, approval=row or approval, open=bool(item.get("open")), call=(last.entry.call or "") if last else "",
         allowed=frozenset(w for w in allowed if isinstance(w, str)) if isinstance(allowed, list) else frozenset(),
         tool=tool, args=args, told=told, problem=problem, here=made_here[-1] if made_here else None, there=_outcome(there),
     )  # fmt: skip

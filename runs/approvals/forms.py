@@ -14,6 +14,7 @@ class InboxForm(forms.Form):
     agent = forms.CharField(max_length=512, required=False)
     environment = forms.CharField(max_length=100, required=False)
     after = forms.IntegerField(min_value=0, required=False)
+    theirs = forms.IntegerField(min_value=0, required=False)  # head id behind which the runs of other runtimes go on
 
 
 class DecisionForm(forms.Form):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,10 @@ from django.db.models import QuerySet
 from drainboard import wire
 
 from journals import store
-from runs import pretty
+from runs import controls, pretty
 from runs.approvals import actions, policies, rules
-from runs.approvals.models import Approval, State
+from runs.approvals.models import Approval, Policy, State
+from runs.facts import moment
 from runs.models import Run
 from runs.queries import nobody_resumes
 
@@ -30,6 +31,8 @@ class Row:
     why_not: str
     gist: str  # the artifact in one line
     have: int  # people who said yes so far
+    of: str = ""  # the other runtime that asks
+    together: int = 0  # requests of the run that are open, where there are several
 
 
 def waiting(view: str, *, agent: str = "", environment: str = "") -> QuerySet[Approval]:
@@ -41,7 +44,7 @@ def waiting(view: str, *, agent: str = "", environment: str = "") -> QuerySet[Ap
         rows = rows.filter(environment=environment)
     if view == "decided":
         return rows.exclude(state=State.REQUESTED).order_by("-id")
-    return rows.filter(state=State.REQUESTED).order_by("requested_at", "id")
+    return rows.filter(foreign=False, state=State.REQUESTED).order_by("requested_at", "id")
 
 
 def inbox(
@@ -65,7 +68,8 @@ def inbox(
 def _row(approval: Approval, person: rules.Person) -> Row:
     votes = list(approval.votes.all())
     why = why_not(approval, person, [v.person for v in votes])
-    return Row(approval, why == "", why, gist(approval), sum(v.decision == "approve" for v in votes))
+    of = "another runtime" if approval.foreign else ""
+    return Row(approval, why == "", why, gist(approval), sum(v.decision == "approve" for v in votes), of)
 
 
 def why_not(approval: Approval, person: rules.Person, voted: Sequence[str]) -> str:
@@ -79,8 +83,82 @@ def why_not(approval: Approval, person: rules.Person, voted: Sequence[str]) -> s
 def count_for(user: Any, environment: str = "") -> int:
     """How many requests this person may decide now; counted up to 100."""
     person = actions.person_of(user)
+    if not person.approver:
+        return 0
     found = waiting("open", environment=environment)[:200]
-    return min(100, sum(_row(a, person).may for a in found))
+    theirs, _ = of_other_runtimes("mine", user, environment=environment)
+    return min(100, sum(_row(a, person).may for a in found) + len(theirs))
+
+
+def of_other_runtimes(
+    view: str, user: Any, *, agent: str = "", environment: str = "", after: int = 0
+) -> tuple[list[Row], int | None]:
+    """Open requests of other runtimes, of up to `PAGE` runs in the order in which they came, and behind which run the next begin.
+
+    They are read from the runs' rows; what exactly is asked for stands on the request's page.
+    """
+    if view == "decided":
+        return [], None
+    runs = _asking(agent=agent, environment=environment).filter(pk__gt=after).order_by("pk")
+    values = runs.values_list("pk", "key", "run", "agent", "environment", "runtime", "summary__approvals")[: PAGE + 1]
+    found, person = list(values), actions.person_of(user)
+    rows = {(r.head_id, r.name): r for r in _begun([v[0] for v in found])}
+    terms = _Terms()
+    made = [
+        _their_row(value, item, rows.get((value[0], item["id"])), person, terms)
+        for value in found[:PAGE]
+        for item in value[6] or []
+        if item.get("open")
+    ]
+    return [r for r in made if view != "mine" or r.may], found[PAGE - 1][0] if len(found) > PAGE else None
+
+
+def count_of_other_runtimes() -> int:
+    """Open requests of other runtimes, of the first 200 runs."""
+    listed = _asking().values_list("summary__approvals", flat=True)[:200]
+    return sum(bool(item.get("open")) for items in listed for item in items or [])
+
+
+def _asking(*, agent: str = "", environment: str = "") -> QuerySet[Run]:
+    runs = Run.objects.filter(native=False, in_flight=True, summary__contains={"approvals": [{"open": True}]})
+    runs = runs.filter(agent=agent) if agent else runs
+    return runs.filter(environment=environment) if environment else runs
+
+
+def _begun(head_ids: Sequence[int]) -> QuerySet[Approval]:
+    return Approval.objects.filter(foreign=True, head_id__in=head_ids).prefetch_related("votes")
+
+
+class _Terms:
+    """Terms by agent and tool, each asked for once."""
+
+    def __init__(self) -> None:
+        self.newest = {
+            (p.agent, p.tool): p for p in Policy.objects.order_by("agent", "tool", "-version").distinct("agent", "tool")
+        }
+
+    def of(self, agent: str, tool: str) -> Policy | None:
+        found = self.newest.get((agent, tool))
+        return found if found is not None and found.active else None
+
+
+def _their_row(
+    value: tuple[Any, ...], item: Mapping[str, Any], begun: Approval | None, person: rules.Person, terms: _Terms
+) -> Row:  # fmt: skip
+    head_id, key, run, agent, environment, runtime, items = value
+    tool = item.get("tool") or item.get("title") or ""
+    approval = begun or Approval(
+        head_id=head_id, key=key, name=item["id"], run=run, agent=agent, environment=environment, title=item.get("title") or "", tool=tool, step=0,
+        pos=0, requested_by=item.get("requested_by") or "", requested_at=moment(item.get("requested_at")), expires_at=moment(item.get("expires_at")),
+        policy=terms.of(agent, tool), foreign=True,
+    )  # fmt: skip
+    if begun is None and approval.policy is not None:
+        approval.needed = approval.policy.needed
+    votes = list(begun.votes.all()) if begun else []
+    why = why_not(approval, person, [v.person for v in votes])
+    several = sum(bool(i.get("open")) for i in items)
+    have = sum(v.decision == "approve" for v in votes)
+    return Row(approval, why == "", why, "", have, controls.title(runtime), several if several > 1 else 0)
 
 
 def gist(approval: Approval) -> str:

@@ -13,7 +13,7 @@ from runs.approvals import actions, batch, errors, recording
 from runs.approvals.models import Approval, State
 from runs.approvals.queries import fields_of
 
-__all__ = ["decide_all"]
+__all__ = ["asked_of", "decide_all"]
 
 
 def decide_all(key: str, given: Any, *, user: Any, said: Callable[[batch.Settled], actions.Said]) -> list[Approval]:
@@ -28,7 +28,7 @@ def decide_all(key: str, given: Any, *, user: Any, said: Callable[[batch.Settled
     with transaction.atomic():
         head = store.lock(found.id)
         open_ = list(Approval.objects.filter(head_id=head.id, state=State.REQUESTED).order_by("pos"))
-        settled = recording.settled(_asked(head.id, open_), given)
+        settled = recording.settled(asked_of(head.id, open_), given)
         by_name = {approval.name: approval for approval in open_}
         for one in settled:
             if one.decision == "approve" and not one.saw_hidden and any(f.hidden for f in fields_of(by_name[one.name])):
@@ -38,7 +38,8 @@ def decide_all(key: str, given: Any, *, user: Any, said: Callable[[batch.Settled
         return [actions.decide(by_name[one.name].id, user=user, said=said(one)) for one in settled]
 
 
-def _asked(head_id: int, approvals: list[Approval]) -> list[batch.Asked]:
+def asked_of(head_id: int, approvals: list[Approval]) -> list[batch.Asked]:
+    """The requests, in the same order, with what their entries say of calls and allowed decisions."""
     entries = {e.pos: e.entry for e in store.entries_at(head_id, [a.pos for a in approvals])} if approvals else {}
     return [
         batch.Asked(

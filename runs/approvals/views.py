@@ -15,14 +15,18 @@ from drainboard import wire
 
 from journals.access import role_required
 from journals.errors import Refused
+from runs import projection
 from runs.approvals import actions, errors, forms, policies, queries
 from runs.approvals.models import Approval, Policy, State
+
+CATCH_UP_S = 0.4  # as the pages of runs
 
 
 @role_required("viewer")
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
-    """Requests that wait: mine to decide first, oldest first."""
+    """Requests that wait: mine to decide first, oldest first; those of other runtimes behind ours."""
+    projection.catch_up(within_s=CATCH_UP_S)
     form = forms.InboxForm(request.GET)
     asked: dict[str, Any] = form.cleaned_data if form.is_valid() else {}
     view = asked.get("view") or "mine"
@@ -33,14 +37,23 @@ def inbox(request: HttpRequest) -> HttpResponse:
         environment=asked.get("environment") or "",
         after=asked.get("after") or 0,
     )
-    version = wire.digest_bytes(repr([(r.approval.id, r.approval.state, r.have) for r in rows]).encode())[7:19]
+    theirs, theirs_next = queries.of_other_runtimes(
+        view,
+        request.user,
+        agent=asked.get("agent") or "",
+        environment=asked.get("environment") or "",
+        after=asked.get("theirs") or 0,
+    )
+    seen = [(r.approval.key, r.approval.name, r.approval.state, r.have) for r in [*rows, *theirs]]
+    version = wire.digest_bytes(repr(seen).encode("utf-8", "surrogatepass"))[7:19]
     if request.GET.get("v") == version:
         return HttpResponse(status=204)
-    kept = {k: v for k, v in asked.items() if v and k != "after"}
+    kept = {k: v for k, v in asked.items() if v and k not in ("after", "theirs")}
     context = {
         "rows": rows, "view": view, "form": asked, "poll_url": f"?{urlencode({**kept, 'view': view, 'v': version})}",
         "next_url": f"?{urlencode({**kept, 'view': view, 'after': following})}" if following else "",
-        "mine": queries.count_for(request.user), "open": queries.waiting("open").count(),
+        "theirs": theirs, "theirs_url": f"?{urlencode({**kept, 'view': view, 'theirs': theirs_next})}" if theirs_next else "",
+        "mine": queries.count_for(request.user), "open": queries.waiting("open").count() + queries.count_of_other_runtimes(),
     }  # fmt: skip
     return render(
         request,
@@ -50,7 +63,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 
 
 def _find(key: str, name: str) -> Approval:
-    return get_object_or_404(Approval.objects.select_related("policy"), key=key, name=name)
+    return get_object_or_404(Approval.objects.select_related("policy"), foreign=False, key=key, name=name)
 
 
 @role_required("viewer")
@@ -67,7 +80,7 @@ def _page(request: HttpRequest, approval: Approval, *, error: Refused | None = N
     context = {
         "approval": approval, "fields": fields, "before": before, "votes": votes, "earlier": queries.earlier(approval),
         "hidden": tuple(dict.fromkeys(h for f in fields for h in f.hidden)), "led": queries.led_to(approval), "gist": queries.gist(approval),
-        "why_not": queries.why_not(approval, actions.person_of(request.user), [v.person for v in votes]), "error": error, "comment": comment, "not_done": _NOT_DONE.get(error.code, "Nothing was decided") if error else "",
+        "why_not": queries.why_not(approval, actions.person_of(request.user), [v.person for v in votes]), "error": error, "comment": comment, "not_done": NOT_DONE.get(error.code, "Nothing was decided") if error else "",
         "terms": policies.terms(approval.policy), "shown": wire.digest_bytes(bytes(approval.artifact)),
         "problems": actions.problems_of(approval), "artifact": bytes(approval.artifact), "nobody": queries.nobody_can_go_on(approval), "have": sum(v.decision == "approve" for v in votes),
     }  # fmt: skip
@@ -96,7 +109,7 @@ def decision(request: HttpRequest, key: str, name: str) -> HttpResponse:
         error = errors.MayNotDecide("the request holds characters that do not show themselves; say that you saw them")
         return _page(request, approval, error=error, comment=comment)
     try:
-        done = actions.decide(approval.id, user=request.user, said=_said(request, said))
+        done = actions.decide(approval.id, user=request.user, said=said_by(request, said))
     except Refused as e:
         approval.refresh_from_db()
         return _page(request, approval, error=e, comment=comment)
@@ -104,7 +117,8 @@ def decision(request: HttpRequest, key: str, name: str) -> HttpResponse:
     return redirect(reverse("approvals:detail", args=[key, name]))
 
 
-def _said(request: HttpRequest, said: dict[str, Any]) -> actions.Said:
+def said_by(request: HttpRequest, said: dict[str, Any]) -> actions.Said:
+    """What this person says, by a form."""
     return actions.Said(
         decision=said["decision"], fingerprint=said["fingerprint"], comment=said["comment"], shown=said["shown"],
         address=request.META.get("REMOTE_ADDR") or "", signed_in_at=getattr(request.user, "last_login", None),
@@ -127,12 +141,13 @@ _OUTCOMES = {
     State.REJECTED: "Rejected; the agent is told why.",
     State.SENT_BACK: "Sent back; the agent gets your message.",
 }
-_NOT_DONE = {
+NOT_DONE = {
     "MalformedRequest": "Nothing was decided",
     "AlreadyDecided": "Somebody was first; your decision was not recorded",
     "StaleView": "Nothing was decided",
     "MayNotDecide": "You cannot decide this",
     "ApprovalExpired": "Too late; nothing was decided",
+    "AmbiguousArtifact": "Nobody can decide this here",
 }
 
 
