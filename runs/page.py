@@ -245,7 +245,10 @@ def positions(run: Run, numbers: Sequence[int]) -> list[int]:
 
 
 def entries(run: Run, *, after: int = 0) -> Window:
-    """Entries after a position, large values left out; cursors are positions."""
+    """Entries after a position, large values left out; cursors are positions.
+
+    The end is told by `folded_pos`: `entries` counts what the source recorded, and not what an import says about the run.
+    """
     rows = list(store.skeleton(run.head_id, after=after, limit=ENTRIES + 1))
     more, rows = len(rows) > ENTRIES, rows[:ENTRIES]
     return Window(
@@ -254,7 +257,7 @@ def entries(run: Run, *, after: int = 0) -> Window:
         rows[-1].pos if more else None,
         rows[0].pos if rows else None,
         rows[-1].pos if rows else None,
-        max(run.entries - ENTRIES, 0),
+        max(run.folded_pos - ENTRIES, 0),
     )
 
 
@@ -275,5 +278,5 @@ def raw_lines(run: Run, *, after: int = 0) -> Window:
         after + RAW if more else None,
         after + 1,
         after + min(len(lines), RAW),
-        max(run.entries - RAW, 0),
+        max(run.folded_pos - RAW, 0),
     )

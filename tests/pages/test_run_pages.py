@@ -312,3 +312,19 @@ def test_entries_go_by_the_numbers_of_their_source(http: Client) -> None:
     assert re.search(r'<tr id="e40" aria-selected="true">', html)
     assert "#40" in http.get(f"/runs/{run.key}/?open=1").text
     assert http.get(f"/runs/{run.key}/entries/40/out.txt").content == b'"forty"'
+
+
+@pytest.mark.parametrize("tab", ["entries", "raw"])
+def test_the_last_entry_of_an_imported_run_is_reached(http: Client, tab: str) -> None:
+    """What an import says about a run stands in its journal too, and counts as no entry of the source."""
+    lines = [b'{"run":"f-1","seq":%d,"kind":"note","name":"n%d"}' % (n, n) for n in range(1, 451)]
+    notes = [b'{"run":"f-1","id":"state:%d","kind":"note","name":"runtime.state","out":{}}' % n for n in range(3)]
+    run = imported(*notes, *lines)
+    assert Run.objects.get(pk=run.head_id).entries == 450
+    html = http.get(f"/runs/{run.key}/{tab}/").text
+    assert "of 453 " in html
+    end = re.search(r'<a href="([^"]+)"[^>]*>To the end</a>', html)
+    assert end
+    html = http.get(f"/runs/{run.key}/{tab}/{end[1]}").text
+    assert ">n450<" in html or "&quot;n450&quot;" in html
+    assert "Later" not in html
