@@ -22,6 +22,7 @@ from django.views.decorators.http import require_safe
 from journals import api as journal_api
 from journals import errors, otlp
 from journals.access import role_required
+from runs import source_api
 from versioning import api as versioning_api
 
 LINES = "application/x-ndjson"
@@ -89,6 +90,13 @@ OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
             parameters={"filename": "of a raw body", "source": "name of the source", "agent": "of the runs", "environment": "of the runs",
                         "format": "auto, or one adapter", "wait": "seconds, at most 30"},
         )
+    },
+    "/sources/{name}/mapping": {
+        "get": Operation(summary="The source's mapping: what its steps are, and where keys and versions stand.", scopes=source_api.READ),
+        "put": Operation(
+            summary="Replaces the mapping; the source's runs are folded again.", scopes=source_api.WRITE, body="application/json",
+            parameters={"version": "of the mapping that was read; another one is refused"},
+        ),
     },
     "/imports/{import_id}": {"get": Operation(summary="An import's report, as far as it is.", scopes=("ci", "read"), answer="import-report.schema.json")},
     "/imports/{import_id}/files/{n}": {"get": Operation(summary="A file of an import, byte for byte.", scopes=("ci", "read"), answer="application/octet-stream")},

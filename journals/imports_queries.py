@@ -11,11 +11,12 @@ from django.db import connection
 
 from journals import store
 from journals.adapters import ADAPTERS, NATIVE
+from journals.adapters.base import AdapterInfo
 from journals.imports_models import BATCHES, Import, ImportRun
 from journals.imports_report import RunReport, runs_of
 from journals.limits import limits_of
 
-__all__ = ["ImportRow", "SourceRow", "has_batches", "import_rows", "progress", "runs_page", "source_rows"]
+__all__ = ["ImportRow", "SourceRow", "has_batches", "import_rows", "info_of", "progress", "runs_page", "source_rows"]
 
 PAGE: Final = 50
 RUNS: Final = 100
@@ -32,6 +33,7 @@ class LimitText:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
+    id: int
     name: str
     runtime: str
     title: str
@@ -65,16 +67,23 @@ def source_rows() -> list[SourceRow]:
     """All sources by name, ours first."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT s.name, s.runtime, s.native, s.created_at, (SELECT count(*) FROM (SELECT 1 FROM journals_head h WHERE h.source_id = s.id LIMIT %s) few)"
+            "SELECT s.id, s.name, s.runtime, s.native, s.created_at, (SELECT count(*) FROM (SELECT 1 FROM journals_head h WHERE h.source_id = s.id LIMIT %s) few)"
             " FROM journals_source s ORDER BY s.native DESC, s.name, s.id",
             [CAP + 1],
         )
         return [_source(*row) for row in cursor.fetchall()]
 
 
-def _source(name: str, runtime: str, native: bool, created_at: datetime, runs: int) -> SourceRow:
-    info = NATIVE if native else ADAPTERS[runtime].INFO if runtime in ADAPTERS else None
+def info_of(runtime: str, *, native: bool) -> AdapterInfo | None:
+    """What is known of a source's runtime; None when its reader is not installed."""
+    found = NATIVE if native else ADAPTERS[runtime].INFO if runtime in ADAPTERS else None
+    return found
+
+
+def _source(pk: int, name: str, runtime: str, native: bool, created_at: datetime, runs: int) -> SourceRow:
+    info = info_of(runtime, native=native)
     return SourceRow(
+        pk,
         name,
         runtime,
         info.title if info else runtime,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from runs import api, views
+from runs import api, source_api, source_views, views
 
 app_name = "runs"
 urlpatterns = [
     path("api/v1/runs", api.runs, name="api_runs"),
     path("api/v1/runs/<str:key>", api.detail, name="api_run"),
+    path("api/v1/sources/<path:name>/mapping", source_api.mapping, name="api_mapping"),
+    path("sources/<int:source_id>/", source_views.source, name="source"),
+    path("sources/<int:source_id>/mapping/", source_views.mapping, name="mapping"),
     path("", views.overview, name="overview"),
     path("runs/", views.run_list, name="list"),
     path("runs/<str:key>/", views.detail, name="detail"),

@@ -274,7 +274,12 @@ def _steps_tab(request: HttpRequest, run: Run) -> dict[str, Any]:
         opened += [place] if place else []
     if opened and after is None:
         after = page.page_of(min(opened))
-    return {"window": page.steps(run, after=after or 0, opened=opened), "page_after": after or 0}
+    source_id = None if run.native else store.head(run.head_id).source_id
+    return {
+        "window": page.steps(run, after=after or 0, opened=opened),
+        "page_after": after or 0,
+        "mapping_url": f"{reverse('runs:source', args=[source_id])}?run={run.key}#mapping" if source_id else "",
+    }
 
 
 def _entries_tab(request: HttpRequest, run: Run, number: int | None = None) -> dict[str, Any]:

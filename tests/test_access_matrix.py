@@ -24,9 +24,10 @@ from django.urls import get_resolver
 from django.utils import timezone
 
 from config.openapi import LINES, OPERATIONS
-from journals import access, ingest
+from journals import access, ingest, store
 from journals.files import Found
 from runs import projection
+from runs.approvals import foreign
 from runs.approvals.models import Approval
 from tests.approvals.asking import Asker
 from tests.pages import story
@@ -75,7 +76,9 @@ TABLE: Mapping[str, tuple[str, str]] = {
     # approvals
     "approvals/": (VIEW, NO_METHOD),
     "approvals/policies/": (VIEW, "302 302 403 403 403 302"),
-    "approvals/<str:key>/decisions/": (NO_METHOD, "302 302 403 403 200 200"),
+    "approvals/<str:key>/decisions/": (VIEW, "302 302 403 403 200 200"),
+    "approvals/<str:key>/foreign/<str:ref>/": (VIEW, NO_METHOD),
+    "approvals/<str:key>/foreign/<str:ref>/decision/": (ELSEWHERE, "302 302 403 403 302 302"),
     "approvals/<str:key>/<str:name>/": (VIEW, NO_METHOD),
     "approvals/<str:key>/<str:name>/decision/": (ELSEWHERE, "302 302 403 403 302 302"),
     # versions
@@ -96,6 +99,9 @@ TABLE: Mapping[str, tuple[str, str]] = {
     "imports/how/": (VIEW, NO_METHOD),
     "imports/<int:import_id>/": (VIEW, NO_METHOD),
     "imports/<int:import_id>/files/<int:n>/": (VIEW, NO_METHOD),
+    # sources
+    "sources/<int:source_id>/": (VIEW, NO_METHOD),
+    "sources/<int:source_id>/mapping/": ("302 302 403 405 403 405", ACT),
     # accounts and tokens
     "settings/": (VIEW, VIEW),
     "settings/users/": (ADMINISTER, "302 302 403 403 403 302"),
@@ -118,7 +124,8 @@ class Board:
     bodies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def address(self, route: str) -> str:
-        given = self.arguments.get(route.lstrip("^").partition("/")[0], {})
+        first = route.lstrip("^").partition("/")[0]
+        given = self.arguments.get("foreign" if "/foreign/" in route else first, {})
         path = re.sub(r"<\w+:(\w+)>|\(\?P<(\w+)>[^)]*\)", lambda m: str(given[m[1] or m[2]]), route)
         return "/" + path.lstrip("^").rstrip("$") + self.queries.get(route, "")
 
@@ -160,7 +167,10 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
     group = next(iter(deploying.refresh(deploy, now=timezone.now()).groups)).key
     imported = ingest.submit([Found("a.jsonl", len(LINE), lambda: io.BytesIO(LINE))], actor="tests")
     assert ingest.run(imported.pk)
+    elsewhere = ingest.submit([Found("b.jsonl", len(ASKS), lambda: io.BytesIO(ASKS))], actor="tests")
+    assert ingest.run(elsewhere.pk)
     projection.catch_up()
+    (theirs,) = foreign.requests(store.find(run="elsewhere", source="lines"))
     spare, _ = access.create_token("spare", scope="read", created_by="tests")
     approval = Approval.objects.get()
     settings_ = {"user_id": people["vera"].pk, "token_id": spare.pk}
@@ -168,9 +178,11 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
     made.arguments = {
         "runs": {"key": gap.key, "number": 2, "name": "line", "branch": "-", "step": 4, "tab": "entries"},
         "approvals": {"key": approval.key, "name": approval.name},
+        "foreign": {"key": theirs.approval.key, "ref": theirs.ref},
         "deploys": {"key": deploy.key, "group": group},
         "builds": {"number": Build.objects.get(agent=AGENT, label="41").pk},
         "imports": {"import_id": imported.pk, "n": imported.files.get().n},
+        "sources": {"source_id": store.source(name="lines").id},
         "settings": settings_,
         "docs": {"code": "gap_open"},
     }
@@ -189,6 +201,9 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
         "approvals/<str:key>/<str:name>/decision/": {
             "decision": "approve", "fingerprint": approval.fingerprint, "shown": "sha256:x", "comment": "read it",
         },
+        "approvals/<str:key>/foreign/<str:ref>/decision/": {
+            "decision": "approve", "fingerprint": theirs.approval.fingerprint, "shown": "sha256:x", "comment": "read it",
+        },
         "approvals/<str:key>/decisions/": {
             "decisions": json.dumps([{"approval": approval.name, "fingerprint": approval.fingerprint, "decision": "approve"}]),
         },
@@ -197,6 +212,7 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
         "deploys/<str:key>/roll-out/": {"version": deploy.version, **why},
         "deploys/<str:key>/roll-back/": {"version": deploy.version, **why},
         "agents/policy/": {"agent": AGENT, "on_mismatch": "ask"},
+        "sources/<int:source_id>/mapping/": {"do": "save", "pattern-0": "x", "pattern-kind-0": "model"},
         "imports/new/": {"file": lambda: io.BytesIO(LINE)},
         "settings/users/": {"username": "erin", "password": "a-long-password-of-erin", "active": "on"},
         "settings/users/<int:user_id>/": {"username": "vera", "roles": ["viewer"], "active": "on"},
@@ -211,6 +227,12 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
 ANYTHING = {"build": "1", "worker": "w", "epoch": 1, "reason": "r", "name": "n", "lease_s": 30}
 """Has the fields of every JSON body about a run."""
 MACHINES = ("api/v1/", "v1/traces")
+ASKS = (
+    b'{"id":"1","run":"elsewhere","kind":"run.started"}\n'
+    b'{"id":"2","run":"elsewhere","kind":"approval.requested","approval":"a","artifact":{"tool":"t","args":{}}}\n'
+    b'{"id":"3","run":"elsewhere","kind":"note","name":"runtime.state","out":{"status":"parked","complete":false}}\n'
+)
+"""A run of another runtime that asks for a yes."""
 LINE = b'{"id":"1","run":"imported","kind":"run.started","at":"2026-01-02T03:04:05Z"}\n'
 
 

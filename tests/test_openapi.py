@@ -34,7 +34,7 @@ def test_every_call_needs_a_token(path: str, method: str) -> None:
     address = "/api/v1" + re.sub(r"{(\w+)}", lambda m: "1" if m[1] in ("import_id", "n") else "x", path)
     answer = (
         getattr(Client(), method)(address, b"{}", content_type="application/json")
-        if method == "post"
+        if method in ("post", "put")
         else Client().get(address)
     )
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "NotAuthenticated")
@@ -46,10 +46,10 @@ def test_every_call_needs_a_token(path: str, method: str) -> None:
 def test_every_call_takes_the_scopes_that_it_says(path: str, method: str, scope: str, token: Any) -> None:
     address = "/api/v1" + re.sub(r"{(\w+)}", lambda m: "1" if m[1] in ("import_id", "n") else "x", path)
     headers = {"Authorization": f"Bearer {token(scope)}", "Drainboard-Epoch": "1"}
-    ask = Client().post if method == "post" else Client().get
+    ask = getattr(Client(), method)
     answer = (
         ask(address, LINE, content_type="application/json", headers=headers)
-        if method == "post"
+        if method in ("post", "put")
         else ask(address, headers=headers)
     )
     refused = answer.status_code == 403 and answer.json()["error"]["code"] == "NotAllowed"

@@ -49,6 +49,7 @@ class AdapterInfo:
     chain_separator: str = ""  # run ids are `<name><separator><execution>`; people know the name
     how_to_export: str = ""  # shell commands that make the files we read; what differs is a variable ($RUN_ID)
     files: tuple[str, ...] = ()  # the files that they make, as a shell writes them; empty: none to import
+    versions_from: str = ""  # where versions are looked for without a mapping, as the end of a sentence
     together: str = ""  # which files belong in one import, and what else is read; one or two sentences
 
 
