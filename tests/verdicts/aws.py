@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.adapters.test_aws_events import place
-from tests.verdicts.world import Step, World
+from tests.verdicts.world import Shown, Step, Unit, World
 
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:refund:7/durable-execution/order-9/0a1b2c3d"
 
@@ -65,8 +65,8 @@ class Aws(World):
     def sub(self, step: Step) -> str:
         return {"model": "model", "tool": "tool"}.get(step.kind, "Step")
 
-    def unit_called(self, call: str | None) -> Any:
-        return next((u for u in self.units.values() if place(*self.path[u.step.id]) == call), None)
+    def unit_of(self, shown: Shown) -> Unit | None:
+        return next((u for u in self.units.values() if place(*self.path[u.step.id]) == shown.call), None)
 
     def shown_name(self, name: str | None) -> str | None:
         return None if name and name.endswith(" submitter") else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.verdicts.world import Step, World
+from tests.verdicts.world import Shown, Step, Unit, World
 
 
 class Dbos(World):
@@ -48,6 +48,9 @@ class Dbos(World):
             "serialization": "portable_json", "application_name": "a", "retention_timestamp": self.ms,
         }  # fmt: skip
         self.rows.append({**made, **fields})
+
+    def unit_of(self, shown: Shown) -> Unit | None:
+        return next((u for u in self.units.values() if self.numbers[u.step.id] == shown.number), None)
 
     def shown_name(self, name: str | None) -> str | None:
         return None if name == "DBOS.getResult" else name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.gaps import Gap
-from runs.states import ENDED, Effects, Verdict
+from runs.states import ENDED, Confidence, Effects, Verdict
 from runs.summary import StepRow, Summary
 from tests.verdicts.world import Moment, Unit, World
 
@@ -44,7 +44,7 @@ def rows_of(world: World, summary: Summary) -> tuple[dict[int, StepRow], list[St
         name = world.shown_name(row.step.name)
         if row.step.kind not in ("model", "tool", "child") or row.step.missing or name is None:
             continue
-        known = world.unit_called(row.step.call)
+        known = world.unit_of(row.step)
         if known is None:
             rows[name].append(row)
         elif found.setdefault(id(known), row) is not row:
@@ -55,11 +55,11 @@ def rows_of(world: World, summary: Summary) -> tuple[dict[int, StepRow], list[St
     return found, [*strange, *(row for left in rows.values() for row in left)]
 
 
-def judge(world: World, moment: Moment, summary: Summary, *, whole: bool = True, current: bool = True) -> Judgement:
-    """`whole`: the export was not damaged, so that every record of the world must have its row. `current`: it is neither damaged
-    nor old, so that its alarms count."""
+def judge(world: World, moment: Moment, summary: Summary, *, whole: bool = True, old: bool = False) -> Judgement:
+    """`whole`: the export was not damaged, so that every record of the world must have its row. `old`: it is
+    looked at long after it was made."""
     shown, strange = rows_of(world, summary)
-    safe = [*_of_the_run(world, summary)]
+    safe = [*_of_the_run(world, summary), *(_long_after(world, summary) if old else ())]
     if whole and not strange and any(id(u) not in shown for u in world.order):
         lost = [u.step.name for u in world.order if id(u) not in shown]
         safe.append(Said("a record has no step", ", ".join(lost)))
@@ -89,7 +89,7 @@ def judge(world: World, moment: Moment, summary: Summary, *, whole: bool = True,
     if tails and not any(_dangerous(world, u) and id(u) not in shown for u in world.units.values()):
         where = alarms if world.ended == "completed" else blind
         where.append(Said(f"gap without an entry, {'run over' if world.ended else 'run alive'}", tails[0].reason))
-    if not current:
+    if old or not whole:
         alarms, blind = [], []
     return Judgement(tuple(safe), tuple(alarms), tuple(blind), tuple(silent))
 
@@ -108,10 +108,22 @@ def _dangerous(world: World, unit: Unit) -> bool:
 
 
 def _of_the_run(world: World, summary: Summary) -> Iterator[Said]:
-    if not world.ended and (summary.status in ENDED or summary.complete):
+    if not world.over and (summary.status in ENDED or summary.complete):
         yield Said("a run that is alive is called over", f"{summary.status}, complete {summary.complete}")
     if world.ended and summary.status == "completed" and world.ended != "completed":
         yield Said("an end is called completed", f"{world.ended} is called {summary.status}")
+
+
+def _long_after(world: World, summary: Summary) -> Iterator[Said]:
+    """What may not be said days later of a run that waited for a timer of at most an hour."""
+    for row in summary.steps:
+        if row.step.kind == "timer" and (row.judged.verdict, row.judged.confidence) == (
+            Verdict.WAITING,
+            Confidence.CERTAIN,
+        ):
+            yield Said("waits, and its time has come", row.judged.reason)
+    if any(step.kind == "timer" for step in world.parked.values()) and not world.ended and not summary.gaps:
+        yield Said("no gap behind a timer that is over", str(summary.status))
 
 
 def _visible(world: World, unit: Unit, row: StepRow, summary: Summary) -> Iterator[Said]:

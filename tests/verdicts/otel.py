@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.verdicts.world import Step, Unit, World
+from tests.verdicts.world import Shown, Step, Unit, World
 
 TRACE = "5b8efff798038103d269b633813fc60c"
 ROOT = "00000000000000a0"
@@ -34,8 +34,8 @@ class Otel(World):
         """Each try is a span of its own."""
         return step.id, self.tries.get(step.id, 0)
 
-    def unit_called(self, call: str | None) -> Unit | None:
-        step, _, n = (call or "c.").removeprefix("c").partition(".")
+    def unit_of(self, shown: Shown) -> Unit | None:
+        step, _, n = (shown.call or "c.").removeprefix("c").partition(".")
         return self.units.get((int(step), int(n))) if step and n else None
 
     def started(self) -> None:

@@ -9,7 +9,7 @@ from drainboard import wire
 
 from runs.summary import Summary
 from tests.runs.journal import fold_native, native
-from tests.verdicts.world import Fenced, Moment, Step, Unit, World
+from tests.verdicts.world import Fenced, Moment, Shown, Step, Unit, World
 
 KIND = {"model": "model", "tool": "tool", "child": "child"}
 
@@ -224,8 +224,8 @@ class Lines(World):
             made["call"] = f"c{step.id}"
         return {**made, "attempt": n} if n > 1 else made
 
-    def unit_called(self, call: str | None) -> Unit | None:
-        return self.units.get(int(call[1:])) if call and call[1:].isdigit() else None
+    def unit_of(self, shown: Shown) -> Unit | None:
+        return self.units.get(int(shown.call[1:])) if shown.call else None
 
     def started(self) -> None:
         self.say(kind="run.started", agent="refund")

@@ -14,15 +14,20 @@ from runs.facts import STATE_NOTE
 from runs.summary import Summary
 from tests.runs.journal import Entry, fold_import, imported
 from tests.verdicts.aws import Aws
+from tests.verdicts.cloudflare import Cloudflare
 from tests.verdicts.dbos import Dbos
+from tests.verdicts.durabletask import DurableTask
 from tests.verdicts.judging import Said, judge
+from tests.verdicts.langgraph import LangGraph
 from tests.verdicts.otel import Otel
 from tests.verdicts.ours import Lines, Native
 from tests.verdicts.restate import Restate
 from tests.verdicts.temporal import Temporal
 from tests.verdicts.world import Moment, World
 
-WORLDS: dict[str, type[World]] = {w.runtime: w for w in (Native, Lines, Temporal, Dbos, Restate, Aws, Otel)}
+WORLDS: dict[str, type[World]] = {
+    w.runtime: w for w in (Native, Lines, Temporal, Dbos, Restate, Aws, Otel, DurableTask, Cloudflare, LangGraph)
+}
 
 
 @dataclass
@@ -69,8 +74,8 @@ def one(runtime: str, seed: str, tally: Tally) -> World:
         found = summary_of(world, moment, held)
         if found is None:
             return
-        summary, whole, current = found
-        said = judge(world, moment, summary, whole=whole, current=current)
+        summary, whole, old = found
+        said = judge(world, moment, summary, whole=whole, old=old)
         tally.add(tally.safe, said.false_safe, world, moment)
         tally.add(tally.alarms, said.false_alarms, world, moment)
         tally.add(tally.blind, said.blind, world, moment)
@@ -82,10 +87,10 @@ def one(runtime: str, seed: str, tally: Tally) -> World:
 
 
 def summary_of(world: World, moment: Moment, held: list[Entry]) -> tuple[Summary, bool, bool] | None:
-    """What is said of the run, whether the export was whole, and whether it is of now; None when nothing of it could be read,
+    """What is said of the run, whether the export was whole, and whether it is long ago; None when nothing of it could be read,
     which says nothing of a run. `held`: what earlier imports brought, which may be kept."""
     if isinstance(world, Native):
-        return world.summary(alive=not moment.dead), True, True
+        return world.summary(alive=not moment.dead), True, False
     dice = random.Random(f"{world.seed}/{world.ticks}/{world.life}/{len(held)}")
     files = world.export()
     if not any(files.values()):
@@ -110,7 +115,7 @@ def summary_of(world: World, moment: Moment, held: list[Entry]) -> tuple[Summary
         held[:] = [e for e in held if not is_damage(e)]
     old = dice.random() < 0.1
     now = world.now + (timedelta(days=2) if old else timedelta(seconds=1))
-    return fold_import(entries, evidence=adapter.INFO.evidence, now=now), whole, whole and not old
+    return fold_import(entries, evidence=adapter.INFO.evidence, now=now), whole, old
 
 
 def read_run(runtime: str, files: Mapping[str, bytes], *, whole: bool) -> list[bytes]:

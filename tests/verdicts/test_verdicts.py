@@ -11,7 +11,7 @@ from journals.adapters import dbos_state, temporal_facts
 from runs import gaps, verdicts
 from tests.verdicts.running import WORLDS, Tally, run
 
-POINTS = 150
+POINTS = 100
 
 
 def told(tally: Tally) -> str:
@@ -42,5 +42,5 @@ def test_a_guard_that_is_off_is_seen(
     runtime: str, switch: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch(monkeypatch)
-    tally = run(runtime, points=150, seed="a guard is off")
+    tally = run(runtime, points=POINTS, seed="a guard is off")
     assert kind in tally.safe

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from runs.steps import Step as Shown
 from tests.verdicts.agents import Planner, Step
 
 START = datetime(2026, 11, 1, 9, 0, tzinfo=UTC)
@@ -99,9 +100,9 @@ class World:
                     raise
             except Crashed:
                 self.crashes += 1
-                self.expose(self.plan)
                 self.log.append(f"crash of life {self.life}")
                 self.crashed()
+                self.expose(self.plan)
                 self.observe(self, Moment(dead=True))
                 if self.crashes > 6 or self.dice.random() < 0.15:
                     break
@@ -290,8 +291,8 @@ class World:
         """The agent's name of a step that is shown under this one; None for a row that is no step of the agent."""
         return name
 
-    def unit_called(self, call: str | None) -> Unit | None:
-        """The unit that the runtime calls this; None where calls say nothing."""
+    def unit_of(self, shown: Shown) -> Unit | None:
+        """The unit that this row stands for by what the runtime calls it; None where only its name tells."""
         return None
 
     def unit_key(self, step: Step) -> Any:
@@ -346,6 +347,11 @@ class World:
     def export(self) -> dict[str, bytes]:
         """The files that the runtime would give at this moment."""
         raise NotImplementedError
+
+    @property
+    def over(self) -> bool:
+        """Whether the runtime is done with the run, though its process may not know it yet."""
+        return bool(self.ended)
 
     def repeats(self, unit: Unit) -> bool:
         """Whether going on would execute it again."""
