@@ -119,7 +119,9 @@ def test_the_api_reference_names_every_refusal_and_no_other() -> None:
 
 def test_the_api_reference_names_every_call_and_no_other() -> None:
     text = (DOCS / "worker-api.md").read_text("utf-8")
-    calls = {(m, re.sub(r"{\w+}", "{}", p.partition("?")[0])) for m, p in re.findall(r"`(GET|POST) (/[^`\s]*)`", text)}
+    calls = {
+        (m, re.sub(r"{\w+}", "{}", p.partition("?")[0])) for m, p in re.findall(r"`(GET|POST|PUT) (/[^`\s]*)`", text)
+    }
     assert calls == {(m.upper(), re.sub(r"{\w+}", "{}", p)) for p, methods in OPERATIONS.items() for m in methods}
 
 
