@@ -1,13 +1,14 @@
 # make run    start Drainboard          (PORT=8765, DRAINBOARD_DATA=.drainboard, EMPTY=1, DATABASE_URL=...)
 # make test   all checks and tests      (ARGS="tests/runs -k gap" runs only those tests)
 # make verdicts   agents that die at random places: is what is called safe safe?  (ARGS="--points 10000 --seed S --runtime dbos")
+# make fuzz   damaged and torn exports  (SEED=text repeats a run; N=5000 files of each format, SERVED=20 of them through the pages)
 # make lock   renew the lock files      (for maintainers; needs uv)
 
 # The first Python that is new enough; with none, python3, which then says what is wrong.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
 
-.PHONY: run test verdicts lock python
+.PHONY: run test verdicts fuzz lock python
 .DEFAULT_GOAL := run
 
 run: python
@@ -21,6 +22,10 @@ test: python
 verdicts: python
 	@$(PYTHON) config/bootstrap.py test
 	@PYTHONPATH=.:client/src .venv/bin/python -m tests.verdicts $(ARGS)
+
+fuzz: python
+	@$(PYTHON) config/bootstrap.py test
+	@PYTHONPATH=.:client/src .venv/bin/python -m tests.fuzz
 
 python:
 	@command -v $(PYTHON) >/dev/null || \

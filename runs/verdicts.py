@@ -279,6 +279,12 @@ def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | Non
     what = f"child:{step.name or step.call or ''}" if step.kind == "child" else step.kind
     if step.kind == "timer" and ground.passed(until):
         return Verdict.WAITING, Confidence.POSSIBLE, f"Waits for a timer, until {until}. {_STALE}"
+    if step.kind == "timer" and until is None and not ground.native:
+        return (
+            Verdict.WAITING,
+            Confidence.POSSIBLE,
+            "Waits for a timer; until when is not in the export, so it may be over.",
+        )
     return (
         Verdict.WAITING, Confidence.CERTAIN if sure else Confidence.POSSIBLE,
         f"Waits for {_what(what)}{f', until {until}' if until else ''}.",

@@ -231,8 +231,7 @@ def _remove(_: Random, holder: Any, key: Any) -> None:
 
 
 def _rename(rng: Random, holder: Any, key: Any) -> None:
-    new = rng.choice((key.upper(), key + "x", key[:-1], "", rng.choice(list(holder))))
-    holder[new] = holder.pop(key)
+    holder[rng.choice(sorted({f"{key}x", f"_{key}", f"{key.upper()}_"} - holder.keys()))] = holder.pop(key)
 
 
 def _truncate(rng: Random, holder: Any, key: Any) -> None:

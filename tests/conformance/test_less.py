@@ -16,8 +16,8 @@ EXCEPTIONS = {
 }
 """Captures in which the doubt itself is told by one record alone."""
 
-SMALL = 40_000  # bytes of a capture
-AT_MOST = 10  # removals in one file
+SMALL = 25_000  # bytes of a capture
+AT_MOST = 6  # removals in one file
 
 
 def chosen() -> list[Capture]:
