@@ -26,9 +26,11 @@ from django.utils import timezone
 from config.logs import configuration
 from config.openapi import OPERATIONS
 from journals import access, ingest, store
+from journals.errors import Refused
 from journals.files import Found
 from journals.imports_report import report
 from runs import projection
+from runs.approvals import actions, foreign, recording
 from runs.approvals.models import Approval
 from tests.approvals.asking import Asker
 from tests.journals.agents import Worker
@@ -378,6 +380,7 @@ def built(dora: Any) -> Stage:
         *run_pages(made.all_key),
         *(f"/imports/{i.pk}/" for i in (first, second, third)),
         *approval_pages(),
+        *pages_of_other_runtimes(dora),
         *version_pages(),
         "/", "/runs/", "/runs/?view=gap", "/runs/?q=%3Cscript%3E", "/runs/?agent=%3Cimg+src%3Dx%3E&status=%22%3E&q=%1B%5B31m", "/imports/",
         "/approvals/", "/approvals/?view=open", "/deploys/", "/builds/", "/agents/", "/settings/", "/settings/users/", "/settings/tokens/", "/api/",
@@ -413,6 +416,42 @@ def approval_pages() -> list[str]:
         f"/runs/{asker.key}/approvals/",
         f"/runs/{asker.key}/",
     ]
+
+
+def pages_of_other_runtimes(person: Any) -> list[str]:
+    """Requests of other runtimes: every string as a name, call, artifact and reason, open and decided."""
+    asks = [
+        {
+            "approval": s,
+            "name": s,
+            "call": s,
+            "artifact": {"tool": s, "args": {s: [s]}},
+            "requested_by": s,
+            "note": s,
+            "expires_at": s,
+        }
+        for s in STRINGS
+    ]
+    addresses = []
+    for run, step in (("<q>asks elsewhere</q>\u202e", 1), ("<q>decided elsewhere</q>\u202e", 7)):
+        rows = [entry(run, 0, "run.started", agent="<q>", environment="<q>")]
+        rows += [entry(run, n, "approval.requested", **ask) for n, ask in enumerate(asks[::step], 1)]
+        rows.append(entry(run, 999, "note", name="runtime.state", out={"status": "parked", "complete": False}))
+        imported("asks.jsonl", b"\n".join(rows), format="lines")
+        head = store.find(run=run)
+        found = foreign.requests(head)
+        assert len(found) == len(asks[::step])
+        if "decided" in run:
+            for one in found:
+                if not one.problem:
+                    said = actions.Said(
+                        decision="reject", fingerprint=one.approval.fingerprint, comment=one.name or "no"
+                    )
+                    with suppress(Refused):  # a blank is no reason
+                        recording.decide(head.id, one.ref, user=person, said=said)
+        addresses += [f"/approvals/{head.key}/decisions/", f"/runs/{head.key}/approvals/", f"/runs/{head.key}/"]
+        addresses += [f"/approvals/{head.key}/foreign/{r.ref}/" for r in found[::6]]
+    return addresses
 
 
 def has_lone(text: str) -> bool:

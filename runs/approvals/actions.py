@@ -79,6 +79,8 @@ def record_foreign(head: store.HeadRow, approval: Approval, *, call: str, user: 
 def _complete(said: Said) -> None:
     if said.decision not in _ENDS:
         raise journal_errors.MalformedRequest(f"decision {said.decision!r} is not approve, reject or send_back")
+    if "\0" in said.comment or any("\ud800" <= c <= "\udfff" for c in said.comment):
+        raise journal_errors.MalformedRequest("the comment holds characters that cannot be stored as text")
     if said.decision != "approve" and not said.comment.strip():
         raise journal_errors.MalformedRequest("say why: a rejection or a send-back needs a comment for the agent")
 

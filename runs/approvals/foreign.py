@@ -212,7 +212,7 @@ def _approval(
 def _fill(approval: Approval, head: store.HeadRow, seen: store.StoredEntry | None, artifact: Any, problem: str) -> str:
     """Puts the bytes and the fingerprint in; answers why there is none."""
     tool = store.decode_text(approval.tool)
-    policy = policies.current(head.agent, tool) if tool and "\0" not in tool else None
+    policy = policies.current(head.agent, tool) if tool and approval.tool == tool else None
     schema = records.schema_of(seen.entry, tool) if seen else None
     approval.policy, approval.needed, approval.tool_schema = (
         policy,

@@ -100,7 +100,9 @@ def of_other_runtimes(
     if view == "decided":
         return [], None
     runs = _asking(agent=agent, environment=environment).filter(pk__gt=after).order_by("pk")
-    values = runs.values_list("pk", "key", "run", "agent", "environment", "runtime", "summary__approvals")[: PAGE + 1]
+    values = runs.values_list("pk", "key", "run", "agent", "environment", "runtime", "summary__approvals", "last_at")[
+        : PAGE + 1
+    ]
     found, person = list(values), actions.person_of(user)
     rows = {(r.head_id, r.name): r for r in _begun([v[0] for v in found])}
     terms = _Terms()
@@ -145,11 +147,11 @@ class _Terms:
 def _their_row(
     value: tuple[Any, ...], item: Mapping[str, Any], begun: Approval | None, person: rules.Person, terms: _Terms
 ) -> Row:  # fmt: skip
-    head_id, key, run, agent, environment, runtime, items = value
+    head_id, key, run, agent, environment, runtime, items, last_at = value
     tool = item.get("tool") or item.get("title") or ""
     approval = begun or Approval(
         head_id=head_id, key=key, name=item["id"], run=run, agent=agent, environment=environment, title=item.get("title") or "", tool=tool, step=0,
-        pos=0, requested_by=item.get("requested_by") or "", requested_at=moment(item.get("requested_at")), expires_at=moment(item.get("expires_at")),
+        pos=0, requested_by=item.get("requested_by") or "", requested_at=moment(item.get("requested_at")) or last_at, expires_at=moment(item.get("expires_at")),
         policy=terms.of(agent, tool), foreign=True,
     )  # fmt: skip
     if begun is None and approval.policy is not None:
