@@ -6,7 +6,6 @@ PostgreSQL is the truth: a run that dies is claimed again and goes on behind the
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -235,7 +234,6 @@ def _read_group(
     options = Options(
         agent=imported.agent,
         environment=imported.environment,
-        mapping=_mapping(source),
         known=lambda runs: _known(source, runs),
     )
     seen = time.monotonic()
@@ -279,16 +277,6 @@ def _items(items: Iterator[Item], name: str, files: Mapping[str, FileSoFar]) -> 
         if item is None:
             return
         yield item
-
-
-def _mapping(source: str) -> Mapping[str, object]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT mapping FROM journals_source WHERE name = %s", [source])
-        found = cursor.fetchone()
-    if found is None:
-        return {}
-    made = json.loads(found[0]) if isinstance(found[0], str) else found[0]
-    return made if isinstance(made, dict) else {}
 
 
 def _known(source: str, runs: Sequence[str]) -> frozenset[str]:

@@ -266,12 +266,12 @@ _WHY: Final = {
 def _told(journal: Journal, doubles: Sequence[Double]) -> Iterator[Finding]:
     """Writes that the source's own rows say may have been executed more than once: one finding per reason and other run.
 
-    A source lists steps of every kind; a step that is no write is left out, one without a record counts as a write.
+    A source lists steps of every kind; those that are no write are left out.
     """
-    harmless = {(s.branch, s.number) for s in journal.steps if not s.write and not s.missing}
+    recorded: dict[tuple[str, int | None], Step] = {(s.branch, s.number): s for s in journal.steps if not s.missing}
     groups: dict[tuple[str, str], list[Double]] = {}
     for double in doubles:
-        if (double.branch, double.step) not in harmless:
+        if _may_write(double, recorded.get((double.branch, double.step))):
             groups.setdefault((double.why, double.other), []).append(double)
     for (why, other), items in groups.items():
         places = {(d.branch, d.step) for d in items}
@@ -285,6 +285,14 @@ def _told(journal: Journal, doubles: Sequence[Double]) -> Iterator[Finding]:
             other_run=other or None,
             steps=[{"branch": d.branch, "step": d.step, "name": d.name} for d in items],
         )
+
+
+def _may_write(double: Double, step: Step | None) -> bool:
+    """Whether a repeat of the step costs something: as it is recorded here, else (a step of another run) as the source says.
+    What nobody tells is a write."""
+    if step is not None and (step.name or "") == double.name:
+        return step.write
+    return double.effect == "write" or (double.effect != "read" and double.kind not in ("model", "value"))
 
 
 def _recovered(journal: Journal, ground: Ground) -> Iterator[Finding]:

@@ -115,6 +115,8 @@ class Double:
     name: str
     why: str  # recovered, resumed, forked
     other: str  # the other run of a fork
+    kind: str = ""  # as in the journal; empty: not told
+    effect: str = ""  # read or write, where it is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +271,8 @@ def _double(given: Mapping[str, Any]) -> Double:
         name=_text(given.get("name")),
         why=_text(given.get("why")),
         other=_text(given.get("other")),
+        kind=_text(given.get("kind")),
+        effect=_text(given.get("effect")),
     )
 
 

@@ -152,15 +152,17 @@ class _Applying:
         return before.copy()
 
     def _state(self, out: Any) -> dict[str, Any] | None:
-        """A source's note about its run, with the unfinished steps that it names; None when nothing changes."""
-        pending = out.get("pending") if isinstance(out, Mapping) else None
-        if not isinstance(pending, list):
-            return None
-        made = [self._pending(p) for p in pending]
-        return {**out, "pending": made} if made != pending else None
+        """A source's note about its run, with the steps that it names; None when nothing changes."""
+        lists = (
+            {n: out[n] for n in ("pending", "doubles") if isinstance(out.get(n), list)}
+            if isinstance(out, Mapping)
+            else {}
+        )
+        made = {name: [self._named(step) for step in steps] for name, steps in lists.items()}
+        return {**out, **made} if made != lists else None
 
-    def _pending(self, given: Any) -> Any:
-        if not isinstance(given, Mapping) or given.get("kind", "tool") not in KINDS:
+    def _named(self, given: Any) -> Any:
+        if not isinstance(given, Mapping) or given.get("kind") not in (None, *KINDS):
             return given
         name = given.get("name")
         kind, effect = self._said(name if isinstance(name, str) else None)

@@ -77,7 +77,6 @@ _SIGNS: Final = (
     (re.compile(rb'"Type"\s*:\s*"(?:EXECUTION|CONTEXT|STEP|WAIT|CALLBACK|CHAINED_INVOKE)"'), b'"Operations"'),
 )
 _OURS: Final = re.compile(rb'\s*\{\s*"(?:run|seq|recorded_at|id|at|kind)"\s*:')
-_MAPPING: Final = frozenset(("kinds", "effects", "step_versions", "versions"))
 _DATA: Final = frozenset(("Input", "Result"))
 
 
@@ -114,12 +113,7 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
         opened[found.answer.path].unread.append(found.answer.value.unread(found.answer.path, problem))
     for arn in joined.described | joined.snapshots:
         yield from _run(arn, joined, opened, options)
-    unknown = sorted(set(options.mapping) - _MAPPING)
     for one in opened.values():
-        if unknown and one.lines:
-            one.notes.append(
-                f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}"
-            )
         yield from close(one, " ".join(INFO.how_to_export.split()))
 
 
@@ -230,7 +224,7 @@ def _snapshot(
     options: Options,
     told: _Told,
 ) -> Iterator[Line]:
-    run, facts = History(run=snapshot.arn, mapping=options.mapping), _facts(described, options)
+    run, facts = History(run=snapshot.arn), _facts(described, options)
     with_data = _has_data(snapshot)
     for answer, record, event in _events(snapshot, opened):
         one = opened[answer.path]
@@ -264,7 +258,7 @@ def _without_data(raw: bytes) -> Mapping[str, Any]:
 
 def _state(snapshot: Snapshot, opened: Mapping[str, FileRead], options: Options, given: set[bytes]) -> Iterator[Line]:
     """The note of one snapshot; equal notes are given once."""
-    run = History(run=snapshot.arn, mapping=options.mapping)
+    run = History(run=snapshot.arn)
     facts = _facts(snapshot.described, options)
     ids = []
     for _, _, event in _events(snapshot, {a.path: FileRead(opened[a.path].scanned) for a in snapshot.answers}):
@@ -337,7 +331,7 @@ def _description(
     if found is None:
         return
     one = opened[found.answer.path]
-    run = History(run=arn, mapping=options.mapping)
+    run = History(run=arn)
     out = state_of(
         run,
         found,

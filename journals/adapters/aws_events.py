@@ -74,7 +74,7 @@ def _standard(value: Any, levels: int) -> Any:
 
 def _first(draft: Draft, facts: Details, run: History) -> Draft:
     given = draft.get("in", wire.MISSING)
-    found = versions_at({"in": None if given is wire.MISSING else given}, _RUN_PLACES, run.mapping)
+    found = versions_at({"in": None if given is wire.MISSING else given}, _RUN_PLACES)
     versions = {**facts.get("versions", {}), **found}
     return {**draft, **{k: facts.get(k) for k in ("agent", "build", "environment")}, "versions": versions or None}
 
@@ -177,7 +177,7 @@ def _said(run: History, op: Op, shown: Shown) -> Draft:
         return {}
     usage = shown.value.get("usage")
     return {
-        "versions": versions_at(shown.value, _MODEL_PLACES, run.mapping, under="step_versions") or None,
+        "versions": versions_at(shown.value, _MODEL_PLACES) or None,
         "model_reported": text(shown.value, "model"),
         "usage": usage if isinstance(usage, Mapping) else None,
     }

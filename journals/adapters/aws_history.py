@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from journals.adapters.aws_values import utc
-from journals.adapters.names import effect_of, first_match, kind_of
+from journals.adapters.names import effect_of, kind_of
 from journals.adapters.values import integer, text
 
 GROUPS: Final = ("Parallel", "Map")
@@ -50,17 +50,12 @@ class Op:
     callback: str | None = None
     started_in: int = 0  # invocations that were complete when its newest attempt began
 
-    @property
-    def write(self) -> bool:
-        return self.type == "Step" and (self.effect or ("write" if self.kind == "tool" else "read")) == "write"
-
 
 @dataclass(slots=True, kw_only=True)
 class History:
     """Fold over the events of one export of one execution, in the order of their ids."""
 
     run: str
-    mapping: Mapping[str, Any]
     ops: dict[str, Op] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)  # parent id, empty for the main line
     last: int = 0  # newest event id
@@ -74,7 +69,7 @@ class History:
     crashed: bool = False  # the newest invocation ended with an error and no step has begun since
     ended: str = ""  # completed, failed, stopped: what an end event says
     held: dict[str, Any] | None = None
-    again: list[tuple[Op, str]] = field(default_factory=list)  # writes that ran in two invocations, or may have
+    again: list[tuple[Op, str]] = field(default_factory=list)  # steps that ran in two invocations, or may have
     ids: dict[str, dict[str, int]] = field(default_factory=dict)  # parent -> id of a child -> its position
 
     def op(self, event: Mapping[str, Any], kind: str) -> Op:
@@ -91,14 +86,13 @@ class History:
         return found
 
     def _classify(self, op: Op) -> None:
-        mapped = first_match(op.name, self.mapping.get("kinds"))
         if op.type == "Callback":
-            op.kind = mapped if mapped in ("approval", "signal") else "approval" if _ASKS.search(op.name) else "signal"
+            op.kind = "approval" if _ASKS.search(op.name) else "signal"
             return
         told = {"model": "model", "llm": "model", "tool": "tool"}.get(op.sub_type.lower(), "")
-        op.kind = told if told and not mapped else kind_of(op.name, self.mapping)
+        op.kind = told or kind_of(op.name)
         op.kind = op.kind if op.kind in ("model", "tool", "value") else "tool"
-        op.effect = effect_of(op.name, self.mapping)
+        op.effect = effect_of(op.name)
 
     def _place(self, op: Op) -> None:
         """Branch and number. In a WaitForCallback the callback is the wait itself, so the steps beside it count from 1."""
@@ -156,14 +150,14 @@ class History:
     def began(self, op: Op) -> None:
         """A step's attempt begins. After an invocation that failed, it may have begun in that one too without a record."""
         op.started_in = self.invocations
-        if self.crashed and op.write:
+        if self.crashed and op.type == "Step":
             self.again.append((op, "recovered"))
         self.crashed = False
 
     def answered(self, op: Op) -> None:
         """A step's attempt ended. In a later invocation than it began in, its code ran in both."""
         if op.open and op.at is not None and op.started_in < self.invocations:
-            if op.write:
+            if op.type == "Step":
                 self.again.append((op, "recovered"))
             self.crashed = (
                 self.crashed and op.branch != ""

@@ -194,9 +194,12 @@ def _holds_up(run: History, op: Op) -> bool:
 
 
 def _doubles(run: History) -> list[dict[str, Any]]:
-    """Writes that an invocation was cut in, or that began in one invocation and ended in another: their code ran again."""
-    seen = {(op.branch, op.step, op.name): why for op, why in run.again}
-    return [{"branch": b, "step": s, "name": n, "why": why, "other": None} for (b, s, n), why in seen.items()]
+    """Steps that an invocation was cut in, or that began in one invocation and ended in another: their code ran again."""
+    seen = {(op.branch, op.step, op.name): (op, why) for op, why in run.again}
+    return [
+        {"branch": b, "step": s, "name": n, "kind": op.kind, "effect": op.effect, "why": why, "other": None}
+        for (b, s, n), (op, why) in seen.items()
+    ]
 
 
 def _loop(run: History, waiting: Sequence[object]) -> dict[str, Any] | None:

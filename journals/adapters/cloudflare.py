@@ -166,7 +166,7 @@ def _run(views: Sequence[View], options: Options, repeated: Counter[str]) -> Ite
         yield placed.line
     notes: dict[bytes, Line] = {}
     for moment in _moments(full or views):
-        line = state_line(moment, _held(moment, made), options.mapping)
+        line = state_line(moment, _held(moment, made))
         notes.setdefault(line.raw, line)
     if full:
         for view in views:

@@ -18,7 +18,7 @@ from drainboard import wire
 from journals.adapters.base import Line, Options
 from journals.adapters.cloudflare_answer import cut
 from journals.adapters.cloudflare_model import OVER, Attempt, Step, View, failure
-from journals.adapters.names import effect_of, kind_of, pointed, pointers, version_shape, versions_at
+from journals.adapters.names import effect_of, kind_of, version_shape, versions_at
 from journals.adapters.values import opaque, text
 
 ENDS: Final = {"complete": "run.completed", "errored": "run.failed", "terminated": "run.stopped"}
@@ -65,7 +65,7 @@ def lines_of(view: View, options: Options) -> list[Placed]:
 
 class _Maker:
     def __init__(self, view: View, options: Options) -> None:
-        self.view, self.options, self.mapping = view, options, options.mapping
+        self.view, self.options = view, options
         self.made: list[Placed] = []
         self.last = ""
 
@@ -138,7 +138,7 @@ class _Maker:
         view, options = self.view, self.options
         agent = options.agent or view.agent
         document = {"versionId": view.version, "params": None if view.params is wire.MISSING else view.params}
-        versions = versions_at(document, VERSION_PLACES, self.mapping)
+        versions = versions_at(document, VERSION_PLACES)
         moving = [agent, view.version, options.environment, versions]
         self.add(
             {
@@ -204,7 +204,7 @@ class _Maker:
         self.add(made, step.record, phase=3, step=step.number, oddities=step.oddities)
 
     def _work(self, step: Step) -> None:
-        kind = kind_of(step.plain, self.mapping) if step.type == "step" else "tool"
+        kind = kind_of(step.plain) if step.type == "step" else "tool"
         kind = kind if kind in ("model", "tool", "child", "value") else "tool"
         for n, attempt in enumerate(step.attempts, 1):
             self._attempt(step, kind, n, attempt)
@@ -245,7 +245,7 @@ class _Maker:
             **_at(step, f"{n}:start", attempt.start, attempt.start),
             "kind": "note" if kind == "value" else f"{kind}.started",
             "attempt": n,
-            "effect": effect_of(step.plain, self.mapping) if kind != "value" else None,
+            "effect": effect_of(step.plain) if kind != "value" else None,
             "config": _sorted(step.config) if n == 1 else None,
         }
         self.add(made, step.record, phase=2, step=step.number)
@@ -255,7 +255,7 @@ class _Maker:
             **_at(step, f"{n}:error", attempt.end, attempt.end),
             "kind": "note" if kind == "value" else f"{kind}.error",
             "attempt": n,
-            "effect": effect_of(step.plain, self.mapping) if kind != "value" else None,
+            "effect": effect_of(step.plain) if kind != "value" else None,
             "error": failure(attempt.error) or {"message": "the error is not recorded"},
         }
         self.add(made, step.record, phase=3, step=step.number)
@@ -266,8 +266,7 @@ class _Maker:
             **_at(step, f"{n}:result", step.end, step.end),
             "kind": f"{kind}.result",
             "attempt": n,
-            "effect": effect_of(step.plain, self.mapping) if kind != "value" else None,
-            "key": _key(out, self.mapping),
+            "effect": effect_of(step.plain) if kind != "value" else None,
             "started_at": None if step.attempts else step.start,
             "out": out,
             "truncated": True if self.view.cloud and cut(out) else None,
@@ -276,7 +275,7 @@ class _Maker:
             made |= {
                 "model_reported": text(out, "model"),
                 "usage": out.get("usage"),
-                "versions": versions_at(out, STEP_PLACES, self.mapping, under="step_versions") or None,
+                "versions": versions_at(out, STEP_PLACES) or None,
             }
         self.add(made, step.record, phase=3, step=step.number, oddities=step.oddities)
 
@@ -309,12 +308,6 @@ def decision_of(out: Any) -> dict[str, Any]:
     if by := text(payload, "by"):
         made["by"] = by
     return made
-
-
-def _key(out: Any, mapping: Mapping[str, Any]) -> str | None:
-    """The key at the mapping's `keys` pointers into the output; inputs of steps are not recorded."""
-    found = (pointed(out, pointer) for pointer in pointers(mapping.get("keys")))
-    return next((key for key in found if isinstance(key, str) and key), None)
 
 
 def _worker_version(out: Any) -> dict[str, Any] | None:

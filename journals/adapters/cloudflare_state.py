@@ -10,15 +10,15 @@ from drainboard import wire
 from journals.adapters.base import Line
 from journals.adapters.cloudflare_lines import is_approval, sortable
 from journals.adapters.cloudflare_model import OVER, STATUSES, Step, View, failure
-from journals.adapters.names import effect_of, kind_of
+from journals.adapters.names import kind_of, said
 
 FORM = "instance"
 """Answer and log list the same records of the main line, so what they held can be compared."""
 
 
-def state_line(views: Sequence[View], held: Iterable[str], mapping: Mapping[str, Any]) -> Line:
+def state_line(views: Sequence[View], held: Iterable[str]) -> Line:
     """The note of one moment: an instance in one export, or in two forms that stand side by side (the answer comes first)."""
-    out = state_of(views, held, mapping)
+    out = state_of(views, held)
     made = {"id": f"state:{wire.digest_bytes(wire.encode(out))[7:19]}", "at": out["as_of"], "kind": "note",
             "name": "runtime.state", "out": out}  # fmt: skip
     view = views[0]
@@ -30,14 +30,14 @@ def state_line(views: Sequence[View], held: Iterable[str], mapping: Mapping[str,
     )
 
 
-def state_of(views: Sequence[View], held: Iterable[str], mapping: Mapping[str, Any]) -> dict[str, Any]:
+def state_of(views: Sequence[View], held: Iterable[str]) -> dict[str, Any]:
     """The `out` of the note."""
     view = views[0]
     whole = view.whole
     over = view.status in OVER
     going = [step for step in view.main if step.done is None] if not over else []
     waiting = [_waiting(step, views) for step in going if step.type != "step"]
-    pending = [_pending(step, views, mapping) for step in going if step.type == "step"]
+    pending = [_pending(step, views) for step in going if step.type == "step"]
     status = STATUSES.get(view.status, "unknown")
     if view.torn and over:
         status = "unknown"
@@ -75,7 +75,7 @@ def state_of(views: Sequence[View], held: Iterable[str], mapping: Mapping[str, A
     rewound = next((v.rewound for v in views if v.rewound is not None), None)
     if rewound is not None:
         made["restarted"] = {"at": rewound or None}
-        made["doubles"] = [_double(step) for step in view.main if _again(step, rewound, mapping)]
+        made["doubles"] = [_double(step) for step in view.main if _again(step, rewound)]
     return made
 
 
@@ -87,7 +87,7 @@ def _about(views: Sequence[View]) -> dict[str, Any]:
     return made
 
 
-def _pending(step: Step, views: Sequence[View], mapping: Mapping[str, Any]) -> dict[str, Any]:
+def _pending(step: Step, views: Sequence[View]) -> dict[str, Any]:
     """A step that has begun and has no result. Between two attempts it backs off; the next one has not begun then."""
     failed = [a for a in step.attempts if a.success is False]
     last = failed[-1] if failed else None
@@ -97,7 +97,7 @@ def _pending(step: Step, views: Sequence[View], mapping: Mapping[str, Any]) -> d
         "branch": step.branch,
         "step": step.number,
         "name": step.plain,
-        "kind": kind_of(step.plain, mapping),
+        "kind": kind_of(step.plain),
         "attempt": attempts + 1 if backing else max(attempts, 1),
         "state": "backing_off" if backing else "started",
         "last_failure": failure(last.error) if last else None,
@@ -140,12 +140,12 @@ def _until(step: Step, views: Sequence[View]) -> str | None:
     return next((v.until[step.name] for v in views if step.name in v.until), None)
 
 
-def _again(step: Step, since: str, mapping: Mapping[str, Any]) -> bool:
-    """Whether a step is a write that began after the instance was restarted: it may have run in the earlier life too."""
-    if step.type != "step" or kind_of(step.plain, mapping) != "tool" or effect_of(step.plain, mapping) == "read":
+def _again(step: Step, since: str) -> bool:
+    """Whether a step began after the instance was restarted: it may have run in the earlier life too."""
+    if step.type != "step":
         return False
     return step.start is None or sortable(step.start) >= sortable(since)
 
 
 def _double(step: Step) -> dict[str, Any]:
-    return {"branch": "", "step": step.number, "name": step.plain, "why": "resumed", "other": None}
+    return {"branch": "", "step": step.number, "name": step.plain, **said(step.plain), "why": "resumed", "other": None}

@@ -21,14 +21,14 @@ STEP_PLACES: Mapping[str, tuple[str, ...]] = {"prompt": ("/prompt_version",), "t
 """The same for the recorded result of a model step, where it can be read."""
 
 
-def versions_of(document: Fields, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def versions_of(document: Fields) -> dict[str, Any]:
     """Versions of a run, by component; a component that is nowhere named is absent."""
-    return versions_at(document, VERSION_PLACES, mapping)
+    return versions_at(document, VERSION_PLACES)
 
 
-def step_versions_of(out: object, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def step_versions_of(out: object) -> dict[str, Any]:
     """Versions that a model step's own result names."""
-    return versions_at(out, STEP_PLACES, mapping, under="step_versions") if isinstance(out, Mapping) else {}
+    return versions_at(out, STEP_PLACES) if isinstance(out, Mapping) else {}
 
 
 def said_by_model(out: object) -> dict[str, Any]:

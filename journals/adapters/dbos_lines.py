@@ -105,7 +105,7 @@ def _started(run: Run, row: Row, options: Options) -> Line:
     shown = _run_payload(run, "inputs")
     name = text(fields, "name")
     agent = options.agent or name or ""
-    versions = versions_of({**fields, "attributes": attributes, "inputs": shown.value}, options.mapping)
+    versions = versions_of({**fields, "attributes": attributes, "inputs": shown.value})
     build = text(fields, "application_version")
     moving = [build, versions, attributes, agent, options.environment]
     made = {
@@ -159,7 +159,7 @@ def _step(run: Run, row: Row, options: Options) -> Iterator[Line]:
     else:
         made["out"] = out.value
     if made["kind"].startswith("model."):
-        versions = step_versions_of(out.value, options.mapping)
+        versions = step_versions_of(out.value)
         made |= said_by_model(out.value) | ({"versions": versions} if versions else {})
     yield _line(run, row, record, made, failed if is_error else out)
 
@@ -192,7 +192,7 @@ def _kind(name: str, fields: Fields, is_error: bool, options: Options) -> dict[s
         return {"kind": "value.result", "child": child}
     if child is not None:
         return {"kind": "child.error" if is_error else "child.started", "child": child}
-    return {"kind": f"{kind_of(name, options.mapping)}.{ending}", "effect": effect_of(name, options.mapping)}
+    return {"kind": f"{kind_of(name)}.{ending}", "effect": effect_of(name)}
 
 
 def _timer(run: Run, row: Row, base: dict[str, Any], out: Payload, record: str) -> Iterator[Line]:
@@ -320,7 +320,6 @@ def _ended(run: Run, row: Row) -> Line:
 def _state(run: Run, options: Options) -> Line:
     out = state_of(
         run,
-        options.mapping,
         unused=[
             text(row.fields, "message_uuid") or text(row.fields, "topic") or "" for row in run.messages if given(row)
         ],

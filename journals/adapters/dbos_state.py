@@ -14,7 +14,7 @@ from typing import Any
 from journals.adapters.dbos_forms import Row
 from journals.adapters.dbos_runs import IN_FLIGHT, INTERNAL_QUEUE, Run, name_of, number_of
 from journals.adapters.dbos_values import payload
-from journals.adapters.names import effect_of, kind_of
+from journals.adapters.names import said
 from journals.adapters.values import compact, integer, seconds_of, text, utc, utc_seconds
 
 STATUSES = {
@@ -33,7 +33,7 @@ LOOP_FROM = 5
 _LONG = 50  # a stretch of missing steps longer than this is one item with `to`
 
 
-def state_of(run: Run, mapping: Mapping[str, Any], *, unused: Sequence[str]) -> dict[str, Any]:
+def state_of(run: Run, *, unused: Sequence[str]) -> dict[str, Any]:
     """The `out` of the note; `unused` are the ids of messages that no receive has taken."""
     fields = run.fields
     waiting = _waiting(run) if _may_live(run) else []
@@ -64,7 +64,7 @@ def state_of(run: Run, mapping: Mapping[str, Any], *, unused: Sequence[str]) -> 
         "held": _held(run),
         "copied": _copied_note(run),
         "forks": sorted(fork.id for fork in run.forks),
-        "doubles": _doubles(run, mapping),
+        "doubles": _doubles(run),
         "not_consumed": sorted(unused),
         "executor": text(fields, "executor_id"),
         "queue": text(fields, "queue_name"),
@@ -309,36 +309,35 @@ def _copied_note(run: Run) -> dict[str, Any] | None:
     return {"from": source, "steps": steps} if steps else None
 
 
-def writes_of(run: Run, mapping: Mapping[str, Any]) -> list[Row]:
-    """Steps that may have an effect outside: the user's own, of no kind that only reads."""
-    made = []
-    for row in run.steps:
-        name = name_of(row)
-        if name.startswith("DBOS.") or text(row.fields, "child_workflow_id"):
-            continue
-        effect = effect_of(name, mapping) or ("write" if kind_of(name, mapping) == "tool" else "read")
-        if effect == "write":
-            made.append(row)
-    return made
+def own_steps(run: Run) -> list[Row]:
+    """The user's own steps, whatever they do."""
+    return [r for r in run.steps if not name_of(r).startswith("DBOS.") and not text(r.fields, "child_workflow_id")]
 
 
-def _doubles(run: Run, mapping: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Recorded writes that may have happened more than once: in an earlier execution of this run, or in a fork or its source."""
+def _doubles(run: Run) -> list[dict[str, Any]]:
+    """Recorded steps that may have happened more than once: in an earlier execution of this run, or in a fork or its source."""
     copied = set(copied_steps(run))
-    own = [row for row in writes_of(run, mapping) if run.step_of(row) not in copied]
+    own = [row for row in own_steps(run) if run.step_of(row) not in copied]
     why, again = _done_again(run)
     made = [_double(run, row, why, None) for row in own if again is None or number_of(row) in again] if why else []
     if text(run.fields, "forked_from"):
         other = text(run.fields, "forked_from")
         made.extend(_double(run, row, "forked", other) for row in own)
     for fork in run.forks:
-        theirs = [row for row in writes_of(fork, mapping) if fork.step_of(row) not in set(copied_steps(fork))]
+        theirs = [row for row in own_steps(fork) if fork.step_of(row) not in set(copied_steps(fork))]
         made.extend(_double(fork, row, "forked", fork.id) for row in theirs)
     return made
 
 
 def _double(run: Run, row: Row, why: str, other: str | None) -> dict[str, Any]:
-    return {"branch": "", "step": run.step_of(row), "name": name_of(row), "why": why, "other": other}
+    return {
+        "branch": "",
+        "step": run.step_of(row),
+        "name": name_of(row),
+        **said(name_of(row)),
+        "why": why,
+        "other": other,
+    }
 
 
 def _done_again(run: Run) -> tuple[str, set[int] | None]:

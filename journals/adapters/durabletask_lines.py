@@ -30,7 +30,7 @@ from journals.adapters.durabletask_values import (
     trimmed,
 )
 from journals.adapters.durabletask_versions import said_by_model, step_versions_of, versions_of
-from journals.adapters.names import KINDS, effect_of, first_match, key_of, kind_of
+from journals.adapters.names import KINDS, effect_of, key_of, kind_of
 from journals.adapters.values import text
 
 ENDS: Final = {s: f"run.{s}" for s in OVER}
@@ -136,7 +136,7 @@ class History:
         given, odd = stored(event.input)
         tags = tags_of(event) or {str(k): v for k, v in mapping_of(state.get("tags")).items()}
         version = text(event.fields, "version") or text(state, "version")
-        versions = versions_of({"version": version, "tags": tags, "in": given}, self.options.mapping)
+        versions = versions_of({"version": version, "tags": tags, "in": given})
         parent = snake(mapping_of(snake(mapping_of(event.fields.get("parent_instance"))).get("orchestration_instance")))
         name = text(parent, "instance_id") or text(state, "parent_instance_id")
         own = self.steps.unique("ExecutionStarted")
@@ -249,13 +249,13 @@ class History:
             step.shown = {**base, "child": child, "kind": "child"}
             self._add(event, n, step.id, "child.started", odd, **base, child=child, **{"in": given}, **more)
             return
-        kind = _kind(event.name or "", tags, self.options.mapping)
-        key = key_of(given, self.options.mapping)
+        kind = _kind(event.name or "", tags)
+        key = key_of(given)
         step.shown = {
             **base,
             "kind": kind,
             "call": text(tags, "tool_call_id"),
-            "effect": effect_of(event.name or "", self.options.mapping),
+            "effect": effect_of(event.name or ""),
         }
         said = {k: v for k, v in step.shown.items() if k != "kind"}
         request = (
@@ -311,7 +311,7 @@ class History:
                 self.without_output.append(step)
         elif out is wire.MISSING:
             out = None
-        model = said_by_model(out, self.options.mapping) if kind == "model" else {}
+        model = said_by_model(out) if kind == "model" else {}
         self._add(event, n, own, f"{kind}.result", odd, **said, **model, out=out)
 
     # -- everything else --------------------------------------------------------------------------------------------
@@ -371,9 +371,8 @@ def tags_of(event: Event) -> dict[str, Any]:
     return {str(k): v for k, v in sorted(mapping_of(event.fields.get("tags")).items())}
 
 
-def _kind(name: str, tags: Mapping[str, Any], mapping: Mapping[str, Any]) -> str:
-    """`model`, `tool` or `value`: what the source's mapping says, else a tag named `kind`, else the name."""
-    mapped = first_match(name, mapping.get("kinds"))
-    told = mapped if mapped in KINDS else tags.get("kind")
-    kind = told if told in KINDS else kind_of(name, mapping)
+def _kind(name: str, tags: Mapping[str, Any]) -> str:
+    """`model`, `tool` or `value`: what a tag named `kind` says, else the name."""
+    told = tags.get("kind")
+    kind = told if told in KINDS else kind_of(name)
     return kind if kind in ("model", "value") else "tool"

@@ -193,11 +193,19 @@ def _scheduled(told: Snapshot) -> list[dict[str, Any]]:
 
 
 def _doubles(history: History) -> list[dict[str, Any]]:
-    """Writes that were scheduled since the run was rewound: a rewind takes the records of what failed before out of the history."""
+    """Steps that were scheduled since the run was rewound: a rewind takes the records of what failed before out of the history."""
     if not history.rewound:
         return []
     return [
-        {"branch": "", "step": s.number, "name": s.event.name, "why": "resumed", "other": None}
+        {
+            "branch": "",
+            "step": s.number,
+            "name": s.event.name,
+            "kind": s.shown.get("kind"),
+            "effect": s.shown.get("effect"),
+            "why": "resumed",
+            "other": None,
+        }
         for s in history.steps.steps[history.rewound[0] :]
-        if s.what == "task" and s.shown.get("kind") == "tool" and s.shown.get("effect") != "read"
+        if s.what == "task"
     ]

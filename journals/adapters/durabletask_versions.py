@@ -24,15 +24,15 @@ _OUT: Final[Mapping[str, tuple[str, ...]]] = {"prompt": ("/prompt_version",), "t
 _TOOL: Final = "tool_schema."
 
 
-def versions_of(document: Mapping[str, Any], mapping: Mapping[str, Any]) -> dict[str, Any]:
+def versions_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Versions of a run; `document` has `version`, `tags` and `in`. What is nowhere named is absent."""
-    return _with_tools(versions_at(document, _RUN, mapping), document["tags"])
+    return _with_tools(versions_at(document, _RUN), document["tags"])
 
 
 def step_versions_of(kind: str, name: str, tags: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """Versions that a step's tags, or a model call's input, name. A tool's `tool_schema` is that tool's own."""
     document = {"tags": tags, "in": given if kind == "model" and isinstance(given, Mapping) else None}
-    made = _with_tools(versions_at(document, _STEP, {}), tags)
+    made = _with_tools(versions_at(document, _STEP), tags)
     own = text(tags, "tool_schema")
     return {**made, "tools": {name: own}} if own and kind == "tool" else made
 
@@ -42,9 +42,9 @@ def _with_tools(made: dict[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]
     return {**made, "tools": tools} if tools else made
 
 
-def said_by_model(out: Any, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def said_by_model(out: Any) -> dict[str, Any]:
     """`versions`, `model_reported` and `usage` out of a model's readable answer."""
     if not isinstance(out, Mapping):
         return {}
-    versions = versions_at(out, _OUT, mapping, under="step_versions")
+    versions = versions_at(out, _OUT)
     return {"versions": versions or None, "model_reported": text(out, "model"), "usage": out.get("usage")}

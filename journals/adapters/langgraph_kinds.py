@@ -10,7 +10,7 @@ from drainboard import wire
 
 from journals.adapters.langgraph_forms import Task
 from journals.adapters.langgraph_values import is_model, messages_of
-from journals.adapters.names import KINDS, effect_of, first_match, kind_of, versions_at
+from journals.adapters.names import kind_of, versions_at
 from journals.adapters.values import text
 
 VERSION_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,11 +38,8 @@ def said(task: Task | None) -> list[Mapping[str, Any]]:
     return [message for value in task.result.values() for message in messages_of(value)]
 
 
-def kind(name: str, task: Task | None, mapping: Mapping[str, Any], *, nested: bool) -> str:
+def kind(name: str, task: Task | None, *, nested: bool) -> str:
     """`model`, `tool`, `child` or `value`. A task that failed once is judged by its name alone, so that its records agree."""
-    mapped = first_match(name, mapping.get("kinds"))
-    if mapped in KINDS:
-        return mapped if mapped != "timer" else "tool"
     if nested:
         return "child"
     if task is not None and task.done and task.error is wire.MISSING:
@@ -51,19 +48,14 @@ def kind(name: str, task: Task | None, mapping: Mapping[str, Any], *, nested: bo
             return "tool"
         if types & {"ai", "AIMessageChunk"}:
             return "model"
-    return kind_of(name, {})
+    return kind_of(name)
 
 
-def writes(name: str, what: str, mapping: Mapping[str, Any]) -> bool:
-    """Whether a repeat of the step may cost something outside."""
-    return (effect_of(name, mapping) or ("write" if what in ("tool", "child") else "read")) == "write"
+def versions_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return versions_at(metadata, VERSION_PLACES)
 
 
-def versions_of(metadata: Mapping[str, Any], mapping: Mapping[str, Any]) -> dict[str, Any]:
-    return versions_at(metadata, VERSION_PLACES, mapping)
-
-
-def answered(messages: list[Mapping[str, Any]], mapping: Mapping[str, Any]) -> dict[str, Any]:
+def answered(messages: list[Mapping[str, Any]]) -> dict[str, Any]:
     """`model_reported`, `usage` and the versions out of the last model message."""
     message = next((m for m in reversed(messages) if is_model(m)), None)
     if message is None:
@@ -74,7 +66,7 @@ def answered(messages: list[Mapping[str, Any]], mapping: Mapping[str, Any]) -> d
         "model_reported": text(about, "model_name") or text(about, "model"),
         "usage": message.get("usage_metadata"),
     }
-    versions = versions_at(about, STEP_PLACES, mapping, under="step_versions")
+    versions = versions_at(about, STEP_PLACES)
     return {k: v for k, v in {**made, "versions": versions or None}.items() if v is not None}
 
 

@@ -103,7 +103,7 @@ class Lines:
         return None
 
     def _versions(self, here: Checkpoint) -> dict[str, Any] | None:
-        return versions_of(here.metadata, self.options.mapping) or None
+        return versions_of(here.metadata) or None
 
     def _started(self, here: Checkpoint) -> Line:
         versions = self._versions(here)
@@ -191,7 +191,7 @@ class Lines:
         if id(item) not in self.inner:
             yield from self._asked(item, asked, record, path)
         nested = self.nested(item)
-        what = kind(item.name, task, self.options.mapping, nested=bool(nested))
+        what = kind(item.name, task, nested=bool(nested))
         base = self._placed(stage, item, what)
         if task is not None and task.error is not wire.MISSING:
             word = what if what != "value" else "tool"
@@ -239,7 +239,7 @@ class Lines:
         return {k: v for k, v in after.items() if k not in before or before[k] != v}
 
     def _result(self, stage: Stage, item: Item, what: str) -> dict[str, Any]:
-        mapping, task = self.options.mapping, item.task
+        task = item.task
         calls = tool_calls(task, item.checkpoint.values)
         name = shown_name(item.name, calls)
         made: dict[str, Any] = {
@@ -248,16 +248,16 @@ class Lines:
         }
         if name != item.name:
             made["node"] = item.name
-        made["effect"] = effect_of(name, mapping)
+        made["effect"] = effect_of(name)
         if what == "model":
-            about = answered(said(task), mapping)
+            about = answered(said(task))
             versions = {**(self._versions(item.checkpoint) or {}), **about.pop("versions", {})}
             return {**made, **about, **({"versions": versions} if versions else {})}
         if len(calls) == 1:
             made["call"] = calls[0]["call"]
             if "in" in calls[0]:
                 made["in"] = calls[0]["in"]
-                made["key"] = key_of(calls[0]["in"], mapping)
+                made["key"] = key_of(calls[0]["in"])
                 made["request"] = wire.request_fingerprint(kind="tool", name=name, in_=calls[0]["in"], key=made["key"])
         elif calls:
             made["calls"] = calls

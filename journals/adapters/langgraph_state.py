@@ -16,9 +16,10 @@ from drainboard import wire
 from journals.adapters.base import Line, Options
 from journals.adapters.langgraph_asked import questions
 from journals.adapters.langgraph_forms import Checkpoint, Group
-from journals.adapters.langgraph_kinds import kind, shown_name, tool_calls, versions_of, writes
+from journals.adapters.langgraph_kinds import kind, shown_name, tool_calls, versions_of
 from journals.adapters.langgraph_lines import Lines, build_of
 from journals.adapters.langgraph_thread import Item, Place, Stage, Thread
+from journals.adapters.names import said as named
 from journals.adapters.values import text
 
 _SERVER = {"idle": "completed", "busy": "running", "error": "failed"}
@@ -66,7 +67,7 @@ def state_of(ground: Ground) -> dict[str, Any]:
         "last_step": max(
             (s.number for s in thread.stages if s.branch == "" and any(i.done for i in s.items)), default=0
         ),
-        "build": build_of(versions_of(thread.tip.metadata, ground.options.mapping)) if thread.tip else None,
+        "build": build_of(versions_of(thread.tip.metadata)) if thread.tip else None,
         "checkpoint": thread.tip.id if thread.tip else None,
         "error": told.get("error") or None,
         "server_runs": [
@@ -166,7 +167,7 @@ def _told_waiting(told: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pending(ground: Ground, item: Item) -> dict[str, Any]:
-    what = kind(item.name, item.task, ground.options.mapping, nested=bool(ground.lines.nested(item)))
+    what = kind(item.name, item.task, nested=bool(ground.lines.nested(item)))
     return {
         "branch": item.place.branch,
         "step": max(1, item.place.step),
@@ -252,15 +253,8 @@ def _moment(stamp: str) -> datetime | None:
         return None
 
 
-def _is_write(ground: Ground, item: Item) -> bool:
-    nested = bool(ground.lines.nested(item))
-    what = kind(item.name, item.task, ground.options.mapping, nested=nested)
-    name = shown_name(item.name, tool_calls(item.task, item.checkpoint.values))
-    return not nested and writes(name, what, ground.options.mapping)
-
-
 def _doubles(ground: Ground) -> list[dict[str, Any]]:
-    """Recorded writes that may have been executed more than once: before and after a crash, or on both sides of a fork."""
+    """Recorded steps that may have been executed more than once: before and after a crash, or on both sides of a fork."""
     made: dict[tuple[str, int], dict[str, Any]] = {}
     lost = [s for s in ground.thread.stages if s.checkpoint.orphan]
     after = _after_resume(ground) if lost else set()
@@ -268,7 +262,7 @@ def _doubles(ground: Ground) -> list[dict[str, Any]]:
         why = "recovered" if _ran_before(ground, stage, lost, after) else "forked" if _forked(stage) else ""
         for item in stage.items if why else ():
             parked = item.task is not None and bool(item.task.resumed)
-            if item.done and not parked and _is_write(ground, item):
+            if item.done and not parked and not ground.lines.nested(item):
                 made[item.place.branch, item.place.step] = _double(item, why)
     return list(made.values())
 
@@ -304,6 +298,7 @@ def _double(item: Item, why: str) -> dict[str, Any]:
         "branch": item.place.branch,
         "step": max(1, item.place.step),
         "name": name or None,
+        **named(name, kind(item.name, item.task, nested=False)),
         "why": why,
         "other": None,
     }

@@ -1,8 +1,7 @@
 """What a recorded step is, by its name: a model call or a tool, what a repeat costs, which key it sends, which versions it ran under.
 
-Runtimes record no kind, so a source's mapping has the last word: `kinds` and `effects` (shell patterns of names, first match),
-`keys`, `versions` and `step_versions` (JSON pointers, RFC 6901). What the defaults do not know for sure is a tool that writes,
-because calling a write a read would make its repeat look harmless.
+Runtimes record no kind. These are defaults: a source's mapping (`runs.mapping`) has the last word when its runs are folded. What
+the defaults do not know for sure is a tool that writes, because calling a write a read would make its repeat look harmless.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from drainboard import wire
-
 KINDS: Final = ("model", "tool", "value", "timer", "child")
-"""What a mapping may call a step. `value` is a recorded clock, id or random number."""
+"""What a step may be called. `value` is a recorded clock, id or random number."""
 
 LIBRARIES: Final[tuple[tuple[str, str, str], ...]] = (
     ("Model call", "model", "pydantic-ai on Restate"),
@@ -52,32 +49,27 @@ _MODEL: Final = re.compile(
 _KEYS: Final = ("idempotency_key", "idempotencyKey", "idempotency-key", "Idempotency-Key", "key")
 
 
-def kind_of(name: str, mapping: Mapping[str, Any]) -> str:
-    """One of `KINDS`: what the mapping's `kinds` says, else what a library's name says, else `model` for a name that plainly
-    calls a model, else `tool`."""
-    mapped = first_match(name, mapping.get("kinds"))
-    if mapped in KINDS:
-        return mapped
+def kind_of(name: str) -> str:
+    """`model` or `tool`: what a library's name says, else `model` for a name that plainly calls a model, else `tool`."""
     for pattern, kind, _ in LIBRARIES:
         if fnmatchcase(name, pattern):
             return kind
     return "model" if _MODEL.fullmatch(name) else "tool"
 
 
-def effect_of(name: str, mapping: Mapping[str, Any]) -> str | None:
-    """`read` or `write` where the mapping's `effects` or a library says so; None leaves it to the kind."""
-    mapped = first_match(name, mapping.get("effects"))
-    if mapped in wire.EFFECTS:
-        return mapped
+def effect_of(name: str) -> str | None:
+    """`read` where a library says so; None leaves it to the kind."""
     return "read" if any(fnmatchcase(name, pattern) for pattern in _READS) else None
 
 
-def key_of(given: Any, mapping: Mapping[str, Any]) -> str | None:
-    """The idempotency key inside a step's input: at the mapping's `keys` pointers, else a field that is named as one."""
-    for pointer in pointers(mapping.get("keys")):
-        found = pointed(given, pointer)
-        if isinstance(found, str) and found:
-            return found
+def said(name: str, kind: str | None = None) -> dict[str, str]:
+    """`kind`, and `effect` where it is known, of a step that `runtime.state` names; `kind` where the adapter knows better."""
+    effect = effect_of(name)
+    return {"kind": kind or kind_of(name), **({"effect": effect} if effect else {})}
+
+
+def key_of(given: Any) -> str | None:
+    """The idempotency key inside a step's input: a field that is named as one."""
     for argument in _arguments(given):
         for field in _KEYS:
             if isinstance(argument.get(field), str) and argument[field]:
@@ -85,20 +77,14 @@ def key_of(given: Any, mapping: Mapping[str, Any]) -> str | None:
     return None
 
 
-def versions_at(
-    document: Any, places: Mapping[str, tuple[str, ...]], mapping: Mapping[str, Any], *, under: str = "versions"
-) -> dict[str, Any]:
+def versions_at(document: Any, places: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     """Versions by component (`app`, `prompt`, `model`, `tools`, `sdk`), each from the first of its JSON pointers that finds one in
-    `document`; a component's pointers in `mapping[under]` go before `places`. What is nowhere named is absent."""
-    given = mapping.get(under)
-    mapped = given if isinstance(given, Mapping) else {}
+    `document`. What is nowhere named is absent."""
     made: dict[str, Any] = {}
-    for component in dict.fromkeys([*places, *(c for c in mapped if isinstance(c, str))]):
-        for pointer in [*pointers(mapped.get(component)), *places.get(component, ())]:
-            shaped = version_shape(component, pointed(document, pointer))
-            if shaped:
-                made[component] = shaped
-                break
+    for component, pointers in places.items():
+        shapes = (version_shape(component, pointed(document, pointer)) for pointer in pointers)
+        if shaped := next((s for s in shapes if s), None):
+            made[component] = shaped
     return made
 
 
@@ -110,20 +96,6 @@ def version_shape(component: str, found: Any) -> Any:
     if isinstance(found, Mapping) and component in ("prompt", "model", "tools"):
         return {str(k): v for k, v in sorted(found.items()) if isinstance(v, str)}
     return found if isinstance(found, str) else None
-
-
-def first_match(name: str, patterns: Any) -> str:
-    """The value of the first shell pattern that the name matches; empty when none does."""
-    if isinstance(patterns, Mapping):
-        for pattern, value in patterns.items():
-            if isinstance(pattern, str) and isinstance(value, str) and fnmatchcase(name, pattern):
-                return value
-    return ""
-
-
-def pointers(value: Any) -> list[str]:
-    """One JSON pointer or a list of them."""
-    return [p for p in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(p, str)]
 
 
 def pointed(document: Any, pointer: str) -> Any:

@@ -86,7 +86,7 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
 
 
 def _take(span: Span, runs: dict[str, Seen], options: Options) -> None:
-    kind = kind_of(span, options.mapping)
+    kind = kind_of(span)
     seen = runs.setdefault(run_of(span), Seen(run_of(span)))
     seen.genai = seen.genai or bool(kind) or is_genai(span)
     seen.made.extend(made := list(lines_of(span, kind, options)))

@@ -11,7 +11,7 @@ from drainboard import wire
 from drainboard.versions import tool_digest
 
 from journals.adapters.base import Line, Options
-from journals.adapters.names import effect_of, first_match, key_of, pointers, versions_at
+from journals.adapters.names import effect_of, key_of, versions_at
 from journals.adapters.otel_names import Texts, answered, asked, deferred, name_of
 from journals.adapters.otel_span import Event, Span
 from journals.adapters.values import utc_nanos
@@ -56,12 +56,9 @@ def run_of(span: Span) -> str:
 
 def lines_of(span: Span, kind: str, options: Options) -> Iterator[Made]:
     """The lines of a span: of a root the run's start and end, of a step its end (its start when it has not ended), of an agent
-    inside a run the child, of other GenAI spans a note. Nothing for a span of something else that is no root. A source's mapping
-    may name spans (`roots`, shell patterns) that are roots although a gateway's span, which is not sent here, holds them. `kind` is that of
+    inside a run the child, of other GenAI spans a note. Nothing for a span of something else that is no root. `kind` is that of
     `otel_names.kind_of`."""
     _take_events(span)
-    if span.parent and first_match(span.name, {name: "root" for name in pointers(options.mapping.get("roots"))}):
-        span.parent = ""
     root = not span.parent and bool(span.id)
     if root:
         yield _line(span, _started(span, kind, options))
@@ -183,14 +180,14 @@ def _step(span: Span, kind: str, options: Options) -> dict[str, Any]:
     if texts.cut:  # the whole parts stay among the attributes, the cut ones under `cut`
         given, texts.taken = wire.MISSING, set(texts.cut)
     out = wire.MISSING if ending == "started" else texts.answer() if of == "model" else texts.result()
-    key = key_of(given, options.mapping) if given is not wire.MISSING else None
+    key = key_of(given) if given is not wire.MISSING else None
     made = {
         "id": _id(span, ":started" if ending == "started" else ""),
         **_times(span),
         "kind": f"{of}.{ending}",
         **base,
         "call": span.text(*_CALL[of]),
-        "effect": effect_of(base["name"], options.mapping) or ("read" if kind == "read" else None),
+        "effect": effect_of(base["name"]) or ("read" if kind == "read" else None),
         "key": key,
         "versions": _versions(span, options),
         "in": given,
@@ -277,10 +274,9 @@ def _usage(span: Span) -> dict[str, int] | None:
 
 def _versions(span: Span, options: Options) -> dict[str, Any]:
     """Versions that the span tells: the build, the model asked for, the digest of the instructions under the agent's name, and a
-    digest of each tool offered. A source's mapping points below /attributes and /resource."""
+    digest of each tool offered."""
     document = {"attributes": span.attributes, "resource": span.source.resource}
-    found = versions_at(document, _VERSIONS, options.mapping)
-    found |= versions_at(document, {}, options.mapping, under="step_versions")
+    found = versions_at(document, _VERSIONS)
     texts = Texts(span)
     system, tools = texts.instructions(), texts.tools()
     if "prompt" not in found and system is not wire.MISSING:

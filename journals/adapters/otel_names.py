@@ -14,7 +14,6 @@ from typing import Any, Final
 from drainboard import wire
 
 from journals.adapters.jsonscan import loose
-from journals.adapters.names import KINDS, first_match
 from journals.adapters.otel_span import Span
 
 __all__ = ["Texts", "answered", "asked", "deferred", "is_genai", "kind_of", "name_of"]
@@ -53,17 +52,9 @@ _OF_RUN_OUT: Final = ("final_result", "gen_ai.output.messages", "gen_ai.completi
 _LEVELS: Final = 12
 
 
-def kind_of(span: Span, mapping: Mapping[str, Any]) -> str:
+def kind_of(span: Span) -> str:
     """`model`, `tool`, `read` (a tool that only looks something up), `agent`, `note` (GenAI, and no step), or "" for a span
-    of something else. A source's mapping of names to kinds has the last word."""
-    told = _told(span)
-    mapped = first_match(name_of(span, told), mapping.get("kinds"))
-    if mapped in KINDS:
-        return {"child": "agent", "value": "note", "timer": "note"}.get(mapped, mapped)
-    return told
-
-
-def _told(span: Span) -> str:
+    of something else."""
     operation = span.text("gen_ai.operation.name")
     if operation in _OPERATIONS:
         return _OPERATIONS[operation]

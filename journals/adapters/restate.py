@@ -120,11 +120,11 @@ def _run(found: Sequence[Snapshot], options: Options, again: Counter[str]) -> It
             own.append(made)
             yield made
         given.update(made.raw for made in own)
-        yield _state(snapshot, options.mapping)
+        yield _state(snapshot)
 
 
-def _state(snapshot: Snapshot, mapping: Mapping[str, object]) -> Line:
-    out = state_of(snapshot, mapping)
+def _state(snapshot: Snapshot) -> Line:
+    out = state_of(snapshot)
     row = snapshot.invocation or _any_row(snapshot)
     made = {"id": f"state:{digest(out)}", "at": out.get("as_of"), "kind": "note", "name": "runtime.state", "out": out}
     return line(snapshot, row, f"{row.record}#state", made)

@@ -59,7 +59,7 @@ class Failures:
     """The lines of one snapshot's events, asked for in their order."""
 
     def __init__(self, snapshot: Snapshot, options: Options) -> None:
-        self.snapshot, self.mapping = snapshot, options.mapping
+        self.snapshot = snapshot
         self.tried: Counter[int] = Counter()  # index of a Run -> its failed tries so far
         self.lost: set[int] = set()  # indexes of Runs whose loss is told
         self.running = {id(event): running for event, running in failures(snapshot)}
@@ -85,11 +85,11 @@ class Failures:
             yield mismatch_note(snapshot, event.row, _related(event), at=event.at, seq=event.after or None)
 
     def _of(self, step: Entry) -> Fields:
-        kind = run_kind(step, self.mapping)
+        kind = run_kind(step)
         return {
             "kind": f"{kind if kind in ('model', 'child') else 'tool'}.error",
             "name": step.name,
-            "effect": effect(step, self.mapping) if kind != "value" else "read",
+            "effect": effect(step) if kind != "value" else "read",
             "step": self.snapshot.numbers.get(step.index),
             "call": call_of(step),
             "command": None,

@@ -8,7 +8,7 @@ from typing import Any
 from drainboard import wire
 
 from journals.adapters.base import Line
-from journals.adapters.names import effect_of, first_match, kind_of
+from journals.adapters.names import effect_of, kind_of
 from journals.adapters.restate_entries import Entry
 from journals.adapters.restate_rows import Row
 from journals.adapters.restate_runs import Snapshot
@@ -42,14 +42,14 @@ def call_of(entry: Entry) -> str | None:
     return None if number is None else str(number)
 
 
-def run_kind(entry: Entry, mapping: Mapping[str, Any]) -> str:
+def run_kind(entry: Entry) -> str:
     """What a `Run` is, by its name."""
-    return kind_of(entry.name, mapping)
+    return kind_of(entry.name)
 
 
-def effect(entry: Entry, mapping: Mapping[str, Any]) -> str | None:
+def effect(entry: Entry) -> str | None:
     """`read` or `write` where it is known. The SDKs' clock (`ctx.time()`) is a Run named `timestamp`."""
-    told = effect_of(entry.name, mapping)
-    if told or entry.name != "timestamp" or first_match(entry.name, mapping.get("kinds")):
+    told = effect_of(entry.name)
+    if told or entry.name != "timestamp":
         return told
     return "read"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from drainboard import wire
 
 from journals.adapters.base import Line, Options
-from journals.adapters.names import pointed, pointers
+from journals.adapters.names import pointed
 from journals.adapters.restate_entries import AWAKEABLES, CANCEL, Entry
 from journals.adapters.restate_events import Failures, invocation_lines
 from journals.adapters.restate_line import Fields, call_of, digest, effect, line, record_of, run_kind
@@ -71,7 +71,7 @@ def _started(snapshot: Snapshot, entry: Entry | None, options: Options) -> Line:
         "build": text(fields, "pinned_deployment_id"),
         "environment": options.environment,
         "name": text(fields, "target"),
-        "versions": versions_of(snapshot, entry.value if entry else None, options.mapping) or None,
+        "versions": versions_of(snapshot, entry.value if entry else None) or None,
         "in": entry.value if entry and not entry.void else wire.MISSING,
         "parent": text(fields, "invoked_by_id"),
         **{name: text(fields, name) for name in _ABOUT},
@@ -125,10 +125,10 @@ def _line(snapshot: Snapshot, entry: Entry, made: Fields) -> Line:
 def _command(snapshot: Snapshot, entry: Entry, options: Options) -> Fields:
     step = {"step": snapshot.numbers.get(entry.index), "call": call_of(entry)}
     if entry.type in RUNS:
-        kind = run_kind(entry, options.mapping)
+        kind = run_kind(entry)
         # a recorded value has no start of its own among the kinds; its result is the step
         word = "note" if kind == "value" else f"{kind}.started"
-        return {**step, "kind": word, "name": entry.name, "effect": effect(entry, options.mapping)}
+        return {**step, "kind": word, "name": entry.name, "effect": effect(entry)}
     if entry.type == "Sleep":
         return {**step, "kind": "timer.started", "name": entry.name or "sleep", "until": utc(entry.wake_ms)}
     if entry.type in ("Call", "OneWayCall"):
@@ -213,20 +213,20 @@ def _ended(kind: str, entry: Entry) -> Fields:
 
 
 def _ran(command: Entry | None, entry: Entry, options: Options) -> Fields:
-    kind = run_kind(command, options.mapping) if command else "tool"
+    kind = run_kind(command) if command else "tool"
     made: Fields = _ended(kind if entry.failure is None or kind in ("model", "tool", "child") else "tool", entry)
     if command is not None:
-        made |= {"name": command.name, "effect": effect(command, options.mapping)}
+        made |= {"name": command.name, "effect": effect(command)}
     if kind == "model":
-        made |= model_said(entry.value, options.mapping)
+        made |= model_said(entry.value)
     elif kind == "tool":
-        made["key"] = _key_in(entry.value, options.mapping)
+        made["key"] = _key_in(entry.value)
     return {"name": None, **made}
 
 
-def _key_in(out: Any, mapping: Mapping[str, Any]) -> str | None:
+def _key_in(out: Any) -> str | None:
     """The key that a result names. Inputs of a Run are not recorded, so there is no other place for it."""
-    for pointer in [*pointers(mapping.get("keys")), "/idempotency_key", "/idempotencyKey"]:
+    for pointer in ("/idempotency_key", "/idempotencyKey"):
         found = pointed(out, pointer)
         if isinstance(found, str) and found:
             return found

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from journals.adapters.names import kind_of
+from journals.adapters.names import kind_of, said
 from journals.adapters.restate_entries import AWAKEABLES, CANCEL, Entry
 from journals.adapters.restate_events import Failed, ending, event_title, failed_step, failures
-from journals.adapters.restate_line import Fields, effect
+from journals.adapters.restate_line import Fields
 from journals.adapters.restate_lines import awakeable_place
 from journals.adapters.restate_lines import waited_awakeables as awakeables
 from journals.adapters.restate_runs import (
@@ -31,7 +31,7 @@ from journals.adapters.values import integer, text, utc
 _STATUS: Final = {"scheduled": "parked", "suspended": "parked", "paused": "held"}
 
 
-def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
+def state_of(snapshot: Snapshot) -> Fields:
     """The `out` of the note. What the export does not say is absent; without the invocation's row there is no status."""
     fields, word = snapshot.fields, snapshot.word
     stuck = stuck_of(snapshot)
@@ -56,7 +56,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
         "last_failure": text(fields, "last_failure"),
         "lost_executions": list(_lost(snapshot, failed)),
         "tries_recorded": False,
-        "doubles": _doubles(snapshot, mapping),
+        "doubles": _doubles(snapshot),
         "forked_from": text(fields, "restarted_from"),
         "copied": _copied(snapshot),
         "parent": text(fields, "invoked_by_id"),
@@ -71,7 +71,7 @@ def state_of(snapshot: Snapshot, mapping: Mapping[str, Any]) -> Fields:
         made["last_step"] = len(snapshot.numbers)
     if snapshot.invocation is not None and (snapshot.entries or word not in IN_FLIGHT):
         made["waiting"] = list(_waiting(snapshot)) if word in IN_FLIGHT else []
-        made["pending"] = list(_pending(snapshot, mapping, failed))
+        made["pending"] = list(_pending(snapshot, failed))
     waited = next((w for w in made.get("waiting", ()) if "awakeable" in w), None)
     made["awakeable"] = waited["awakeable"] if waited else None
     keep = ("pending", "waiting", "doubles")
@@ -113,13 +113,13 @@ def open_commands(snapshot: Snapshot) -> list[Entry]:
     return list(found.values())
 
 
-def _pending(snapshot: Snapshot, mapping: Mapping[str, Any], failed: Sequence[Failed]) -> Iterator[Fields]:
+def _pending(snapshot: Snapshot, failed: Sequence[Failed]) -> Iterator[Fields]:
     word, retries = snapshot.word, integer(snapshot.fields, "retry_count") or 0
     if word not in IN_FLIGHT:
         return
     last = 0
     for entry in open_commands(snapshot):
-        if entry.type not in RUNS or kind_of(entry.name, mapping) == "value":
+        if entry.type not in RUNS or kind_of(entry.name) == "value":
             continue
         last_failure = next((e for e, running in reversed(failed) if any(r is entry for r in running)), None)
         # Equal errors in a row are one event, so events alone would count too few.
@@ -129,7 +129,7 @@ def _pending(snapshot: Snapshot, mapping: Mapping[str, Any], failed: Sequence[Fa
             "branch": "",
             "step": last,
             "name": entry.name,
-            "kind": kind_of(entry.name, mapping),
+            "kind": kind_of(entry.name),
             "attempt": tries,
             "state": word.replace("-", "_"),
             "last_failure": _failure_words(last_failure) if last_failure else None,
@@ -240,19 +240,21 @@ def _lost(snapshot: Snapshot, failed: Sequence[Failed]) -> Iterator[Fields]:
         }
 
 
-def is_write(entry: Entry, mapping: Mapping[str, Any]) -> bool:
-    """Whether a Run may have an effect outside."""
-    return (effect(entry, mapping) or ("write" if kind_of(entry.name, mapping) == "tool" else "read")) == "write"
-
-
-def _doubles(snapshot: Snapshot, mapping: Mapping[str, Any]) -> list[Fields]:
-    """Writes that the run which this one was restarted from did too. A second execution of one run has lines of its own."""
+def _doubles(snapshot: Snapshot) -> list[Fields]:
+    """Steps that the run which this one was restarted from did too. A second execution of one run has lines of its own."""
     source = text(snapshot.fields, "restarted_from")
     copied = set((_copied(snapshot) or {}).get("steps", ()))
     return [
-        {"branch": "", "step": snapshot.numbers[e.index], "name": e.name, "why": "forked", "other": source}
+        {
+            "branch": "",
+            "step": snapshot.numbers[e.index],
+            "name": e.name,
+            **said(e.name),
+            "why": "forked",
+            "other": source,
+        }
         for e in snapshot.commands
-        if source and e.type in RUNS and is_write(e, mapping) and snapshot.numbers[e.index] not in copied
+        if source and e.type in RUNS and snapshot.numbers[e.index] not in copied
     ]
 
 

@@ -24,7 +24,7 @@ STATE: Final = {"prompt_version": "prompt", "model": "model", "tool_schema": "to
 """Keys of a virtual object's state by which agents keep their versions."""
 
 
-def versions_of(snapshot: Snapshot, given: Any, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def versions_of(snapshot: Snapshot, given: Any) -> dict[str, Any]:
     """The versions that a run started under. What a deployment says after it was registered anew is not the run's."""
     document: dict[str, Any] = {
         "deployment_id": text(snapshot.fields, "pinned_deployment_id"),
@@ -35,7 +35,7 @@ def versions_of(snapshot: Snapshot, given: Any, mapping: Mapping[str, Any]) -> d
         document["sdk_version"] = facts.get("sdk_version")
         document["metadata"] = _opened(facts.get("metadata"))
         document["service"] = _opened(_service(snapshot).get("metadata"))
-    return versions_at(document, PLACES, mapping)
+    return versions_at(document, PLACES)
 
 
 def replaced(snapshot: Snapshot) -> bool:
@@ -91,13 +91,13 @@ def state_versions(key: str, value: Any) -> dict[str, Any] | None:
     return {component: shaped} if component and shaped else None
 
 
-def model_said(out: Any, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def model_said(out: Any) -> dict[str, Any]:
     """Versions, `model_reported` and `usage` out of a model step's answer."""
     if not isinstance(out, Mapping):
         return {}
     places = {"prompt": ("/prompt_version",), "tools": ("/tool_schema",)}
     return {
-        "versions": versions_at(out, places, mapping, under="step_versions") or None,
+        "versions": versions_at(out, places) or None,
         "model_reported": text(out, "model") or text(out, "model_name"),
         "usage": out.get("usage"),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,11 @@ def entries(*files: bytes, options: Options | None = None) -> list[dict[str, Any
     return [e for e in made if e.get("name") != "runtime.state"]
 
 
-def folded(*batches: bytes, mapping: Mapping[str, Any] | None = None) -> dict[str, Summary]:
+def folded(*batches: bytes) -> dict[str, Summary]:
     """Runs of these batches, each one import, in the order in which they came."""
     runs: dict[str, list[Entry]] = {}
     for n, batch in enumerate(batches, 1):
-        known = Options(known=lambda wanted: frozenset(r for r in wanted if r in runs), mapping=mapping or {})
+        known = Options(known=lambda wanted: frozenset(r for r in wanted if r in runs))
         lines: dict[str, list[bytes]] = {}
         for item in read(batch, options=known):
             if isinstance(item, Line):

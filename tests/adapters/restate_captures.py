@@ -24,9 +24,9 @@ def snapshot(name: str, key: str = "") -> dict[str, Any]:
     return whole[key] if key else whole
 
 
-def read(*files: bytes, mapping: dict[str, Any] | None = None) -> list[Item]:
+def read(*files: bytes) -> list[Item]:
     given = [InputFile.of(f"export/{n}.json", data) for n, data in enumerate(files)]
-    return list(restate.read(given, Options(mapping=mapping or {})))
+    return list(restate.read(given, Options()))
 
 
 def lines(items: Sequence[Item]) -> list[dict[str, Any]]:

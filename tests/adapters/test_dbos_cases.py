@@ -72,7 +72,7 @@ def test_an_approval_that_nobody_took_is_given_and_not_consumed(nine: Read) -> N
 
 
 def test_a_fork_and_its_source_name_the_effect_that_both_may_have(nine: Read) -> None:
-    refund = {"branch": "", "step": 3, "name": "send_refund", "why": "forked"}
+    refund = {"branch": "", "step": 3, "name": "send_refund", "kind": "tool", "why": "forked"}
     assert nine.state("wf-fork-5")["doubles"] == [{**refund, "other": "wf-orig-4"}]
     assert nine.state("wf-orig-4")["doubles"] == [{**refund, "other": "wf-fork-5"}]
     assert places(nine.state("wf-orig-4")["pending"]) == [3]
@@ -247,25 +247,10 @@ def test_a_status_that_is_not_known_is_kept_word_for_word() -> None:
     assert (state["runtime_status"], state["status"], places(state["pending"])) == ("PAUSED_BY_MOON", "unknown", [2])
 
 
-def test_the_mapping_of_a_source_decides_kinds_effects_and_versions() -> None:
-    from .dbos_exports import read, table_file
-
-    mapping = {
-        "kinds": {"think*": "model"}, "effects": {"lookup_*": "read"}, "versions": {"prompt": "/attributes/p"}, "step_versions": {"prompt": "/v"},
-    }  # fmt: skip
-    made = read(
-        table_file("workflow_status", [a_run(recovery_attempts=3, attributes={"p": "a@1"})]),
-        table_file(
-            "operation_outputs",
-            [a_step(1, "think_hard", output='{"v":"a@2","model":"m"}'), a_step(2, "lookup_order"), a_step(3)],
-        ),
-        mapping=mapping,
-    )
-    assert made.entries("r")[0]["versions"]["prompt"] == "a@1"
-    thought = made.entry("r", "step:1")
-    assert (thought["kind"], thought["versions"], thought["model_reported"]) == ("model.result", {"prompt": "a@2"}, "m")
-    assert made.entry("r", "step:2")["effect"] == "read"
-    assert places(made.state("r")["doubles"]) == [3]
+def test_steps_of_every_kind_may_have_run_twice_and_the_rule_keeps_the_writes() -> None:
+    made = read_rows([a_run(recovery_attempts=3)], [a_step(1, "call_model"), a_step(2, "DBOS.sleep"), a_step(3)])
+    assert made.entry("r", "step:1")["kind"] == "model.result"
+    assert places(made.state("r")["doubles"]) == [1, 3]
 
 
 def test_a_very_long_hole_is_one_item() -> None:

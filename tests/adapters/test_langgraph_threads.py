@@ -202,15 +202,12 @@ def test_an_empty_line_of_time_is_compared_by_steps_as_numbers() -> None:
 # -- the source's own words ----------------------------------------------------------------------------------------
 
 
-def test_the_mapping_of_a_source_decides_kinds_effects_keys_and_versions() -> None:
+def test_the_options_of_an_import_and_the_build_of_a_thread_are_told() -> None:
     made = straight("draft", "pay")
     for row in made.checkpoints:
         row["metadata"]["release"] = "r7"
-    mapping = {"kinds": {"draft": "model"}, "effects": {"pay": "read"}, "versions": {"app": "/release"}}
-    got = made.read(mapping=mapping, agent="shop", environment="prod")
-    started = got.entries[0]
+    started = made.read(agent="shop", environment="prod").entries[0]
     assert (started["agent"], started["environment"], started["build"]) == ("shop", "prod", "r7")
-    assert (got.place("", 1)["kind"], got.place("", 2)["effect"]) == ("model.result", "read")
 
 
 def test_a_tool_node_is_called_by_the_tool_that_it_ran() -> None:

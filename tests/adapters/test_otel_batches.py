@@ -77,12 +77,3 @@ def test_a_root_agent_that_asks_for_an_approval_is_parked() -> None:
     agent = {"gen_ai.operation.name": "invoke_agent", "final_result": asks}
     (made,) = folded(request(span("agent", agent, spanId="00000000000000a0", parentSpanId=""))).values()
     assert (made.status, made.parked_on, made.complete) == ("parked", "approval:call_1", False)
-
-
-def test_a_span_that_the_mapping_calls_a_root_ends_the_run_although_a_gateway_holds_it() -> None:
-    local = span("POST /refund", {"http.request.method": "POST"}, spanId="00000000000000b0")
-    data = request(local, span("chat m", GENAI, parentSpanId="00000000000000b0"))
-    (made,) = folded(data).values()
-    assert (made.status, made.complete) == ("unknown", False)
-    (made,) = folded(data, mapping={"roots": ["POST *"]}).values()
-    assert (made.status, made.complete) == ("completed", True)

@@ -90,16 +90,9 @@ def test_kinds(attributes: dict[str, Any], kind: str, effect: str | None) -> Non
     assert (made["kind"], made.get("effect")) == (kind, effect)
 
 
-def test_a_mapping_of_the_source_has_the_last_word() -> None:
-    options = Options(
-        agent="a",
-        environment="e",
-        mapping={"kinds": {"lookup_*": "tool"}, "effects": {"lookup_*": "read"}, "versions": {"prompt": "/attributes/app.prompt_version", "app": "/resource/vcs.ref"}},
-    )  # fmt: skip
-    data = request(span("lookup_order", {"app.prompt_version": "p@7", "gen_ai.agent.name": "x"}), vcs__ref="abc")
-    (made,) = entries(data, options=options)
-    assert (made["kind"], made["effect"], made["agent"], made["environment"]) == ("tool.result", "read", "a", "e")
-    assert made["versions"] == {"app": "abc", "prompt": "p@7"}
+def test_options_of_the_import_are_obeyed() -> None:
+    (made,) = entries(request(span("pay", TOOLS["current"])), options=Options(agent="a", environment="e"))
+    assert (made["agent"], made["environment"]) == ("a", "e")
 
 
 def test_an_error_keeps_type_message_and_trace() -> None:

@@ -185,15 +185,6 @@ def test_steps_of_agent_libraries_have_their_kind_by_name(name: str, kinds: dict
     assert {m["name"]: m["kind"].split(".")[0] for m in started} == kinds
 
 
-def test_a_mapping_has_the_last_word_on_kinds_and_effects() -> None:
-    mapping = {"kinds": {"lookup_*": "model"}, "effects": {"send_*": "read"}}
-    items = read(capture("a_completed_virtual_object"), mapping=mapping)
-    assert {m["name"]: m["kind"] for m in lines(items) if m["kind"].endswith(".started")}[
-        "lookup_order"
-    ] == "model.started"
-    assert {m["name"]: m.get("effect") for m in lines(items) if m["kind"] == "tool.started"} == {"send_refund": "read"}
-
-
 def test_files_that_hold_no_rows_are_refused_with_what_to_export() -> None:
     (refused,) = read(b'{"rows": [{"table_name": "sys_invocation", "column_name": "id"}]}')
     assert isinstance(refused, Refused)

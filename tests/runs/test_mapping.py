@@ -92,7 +92,8 @@ def test_unfinished_steps_that_the_source_names_are_mapped_too() -> None:
 
 
 def told_twice(*places: int) -> dict[str, Any]:
-    doubles = [{"branch": "", "step": n, "name": "s", "why": "recovered"} for n in places]
+    names = {1: "look", 2: "send"}
+    doubles = [{"branch": "", "step": n, "name": names[n], "kind": "tool", "why": "recovered"} for n in places]
     return {"kind": "note", "name": "runtime.state", "out": {"status": "completed", "complete": True, "doubles": doubles}}  # fmt: skip
 
 
@@ -107,10 +108,24 @@ def test_a_read_that_ran_twice_is_no_double_effect() -> None:
     assert "possible_double_effect" not in codes(made)
 
 
-def test_a_repeat_without_a_record_counts_as_a_write() -> None:
-    answer = {"kind": "model.result", "step": 1, "name": "ask", "out": 1}
-    made = summed(BEGUN, answer, told_twice(7), body={"effects": {"*": "read"}}, evidence=ENDS)
-    assert "possible_double_effect" in codes(made)
+@pytest.mark.parametrize(
+    ("told", "body", "found"),
+    [
+        ({"kind": "tool"}, {}, True),
+        ({}, {}, True),
+        ({"kind": "model"}, {}, False),
+        ({"kind": "tool", "effect": "read"}, {}, False),
+        ({"kind": "tool"}, {"effects": {"s": "read"}}, False),
+        ({"kind": "model"}, {"kinds": {"s": "tool"}}, True),
+    ],
+)
+def test_a_repeat_in_another_run_is_judged_by_what_its_source_and_the_mapping_say(
+    told: dict[str, str], body: dict[str, Any], found: bool
+) -> None:
+    answer = {"kind": "model.result", "step": 7, "name": "another", "out": 1}
+    double = {"branch": "", "step": 7, "name": "s", "why": "forked", "other": "r2", **told}
+    state = {"kind": "note", "name": "runtime.state", "out": {"status": "completed", "complete": True, "doubles": [double]}}  # fmt: skip
+    assert ("possible_double_effect" in codes(summed(BEGUN, answer, state, body=body, evidence=ENDS))) == found
 
 
 def test_entries_that_were_written_here_and_other_kinds_stay_as_they_are() -> None:
