@@ -10,6 +10,7 @@ from drainboard import wire
 
 from journals import store
 from runs import controls
+from runs.approvals import foreign
 from runs.models import Run, Step
 from runs.page import OpenEntry, number_of, part
 from runs.pretty import pretty
@@ -58,6 +59,8 @@ def cause(run: Run) -> Cause | None:
     or decided on here and not carried out by its runtime."""
     if (asked := controls.asked(run)) is not None:
         return Cause(mean="attention", title=asked.title, text=asked.text, entry=asked.number, commands=asked.commands)
+    if (untold := _untold(run)) is not None:
+        return untold
     if run.status == "failed":
         return _failure(run)
     if run.status == "held":
@@ -75,6 +78,26 @@ def cause(run: Run) -> Cause | None:
                 code=finding["code"],
             )
     return None
+
+
+def _untold(run: Run) -> Cause | None:
+    """Decisions about the run's requests that are recorded here and that no import shows its runtime to have."""
+    here = [a["here"] for a in part(run, "approvals") if (a.get("here") or {}).get("told") is False]
+    if run.native or not run.in_flight or not here:
+        return None
+    head = store.head(run.head_id)
+    calls = foreign.replies(head, foreign.requests(head))
+    one = len(here) == 1
+    return Cause(
+        mean="attention",
+        title=f"{len(here)} decision{'' if one else 's'} recorded here, not told to its runtime",
+        text="Drainboard sends nothing, and no import shows that the runtime has "
+        + ("it." if one else "them.")
+        + (
+            "" if len(calls) == 1 and not calls[0].missing else " What to tell it stands on the pages of the approvals."
+        ),
+        commands=calls[0].commands if len(calls) == 1 else (),
+    )
 
 
 def _hold(run: Run) -> Cause:

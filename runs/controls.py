@@ -44,8 +44,13 @@ class Asked:
 
 def title(runtime: str) -> str:
     """What people call the runtime."""
+    return title_or_none(runtime) or "the runtime that it came from"
+
+
+def title_or_none(runtime: str) -> str:
+    """What people call a runtime of which commands are known; empty for another."""
     found = _info(runtime)
-    return found.title if found and found.controls else "the runtime that it came from"
+    return found.title if found and found.controls else ""
 
 
 def commands(

@@ -116,7 +116,7 @@ def _step_waits(step: Step, reason: str) -> str:
     until, name = _field(step, "until"), step.name or step.call or ""
     if step.kind == "approval":
         here = [s for s in step.entries if s.origin == "server" and s.entry.kind.startswith("approval.")]
-        return f"{_ending(here[-1])} here; its runtime is to be told" if here else "waits for a person"
+        return f"its runtime is to be told: {_ending(here[-1])}" if here else "waits for a person"
     if step.kind == "timer":
         return f"waits until {until}" if until else "waits for a timer"
     if step.kind == "child":

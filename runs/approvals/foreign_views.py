@@ -43,7 +43,7 @@ def _page(
     approval = found.approval
     votes = list(approval.votes.order_by("id")) if approval.pk else []
     context = {
-        "request_": found, "card": cards.of_request(found, request.user), "approval": approval, "of": controls.title(head.runtime), "votes": votes,
+        "request_": found, "card": cards.of_request(found, request.user), "approval": approval, "of": controls.title_or_none(head.runtime), "votes": votes,
         "error": error, "comment": comment, "not_done": NOT_DONE.get(error.code, "Nothing was decided") if error else "",
         "led": queries.led_to(approval), "late": approval.expires_at is not None and approval.expires_at <= head.now,
         "told": [t for t in foreign.replies(head, asked) if found.name in t.about], "names": {r.name: r for r in asked},
@@ -74,7 +74,7 @@ def decision(request: HttpRequest, key: str, ref: str) -> HttpResponse:
     except Refused as e:
         return _page(request, store.head(head.id), ref, error=e, comment=comment)
     left = done.needed - done.votes.filter(decision="approve").count()
-    told = f"Tell {controls.title(head.runtime)} now: the commands are below."
+    told = f"Now tell {controls.title_or_none(head.runtime) or 'its runtime'}."
     messages.success(
         request,
         f"Your yes is recorded; it needs {left} more." if done.state == State.REQUESTED else f"Recorded here. {told}",

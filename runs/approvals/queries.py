@@ -160,7 +160,15 @@ def _their_row(
     why = why_not(approval, person, [v.person for v in votes])
     several = sum(bool(i.get("open")) for i in items)
     have = sum(v.decision == "approve" for v in votes)
-    return Row(approval, why == "", why, "", have, controls.title(runtime), several if several > 1 else 0)
+    return Row(
+        approval,
+        why == "",
+        why,
+        "",
+        have,
+        controls.title_or_none(runtime) or "another runtime",
+        several if several > 1 else 0,
+    )
 
 
 def gist(approval: Approval) -> str:

@@ -54,7 +54,7 @@ def _form(request: HttpRequest, head: store.HeadRow) -> HttpResponse:
     what = (
         "recorded. The run goes on by itself."
         if head.native
-        else f"recorded here. Tell {controls.title(head.runtime)} now."
+        else f"recorded here. Now tell {controls.title_or_none(head.runtime) or 'its runtime'}."
     )
     messages.success(request, f"{many} {what}")
     return redirect("approvals:decisions", head.key)
@@ -96,7 +96,7 @@ def _page(
         else [r.approval for r in asked if r.here is not None]
     )
     context = {
-        "head": head, "cards": found, "decided": decided, "of": "" if head.native else controls.title(head.runtime),
+        "head": head, "cards": found, "decided": decided, "of": controls.title_or_none(head.runtime),
         "told": foreign.replies(head, asked), "names": {r.name: r for r in asked}, "error": error,
         "not_done": NOT_DONE.get(error.code, "Nothing was decided") if error else "",
         "may": bool(found) and all(c.problem or not c.why_not for c in found) and any(not c.problem for c in found),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
 import io
 import itertools
 import json
 import re
 import shlex
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from django.urls import reverse
 
 from journals import ingest, store
 from journals.files import Found
-from runs import projection
+from runs import controls, projection
 from runs.approvals import foreign, queries
 from runs.approvals.models import Approval, Policy, ref_of
 from runs.models import Run
@@ -210,9 +213,12 @@ def test_one_decision_is_recorded_and_waits_for_the_others_that_the_runtime_take
             follow=True,
         )
     )
-    assert "Tell LangGraph now" in told
+    assert "Now tell LangGraph" in told
     assert '"decisions":[{"type":"approve"},{"type":"reject","message":"do not send"}]' in told
-    assert "its runtime to be told" in text(bob.get(f"/runs/{asks.key}/"))
+    run = text(bob.get(f"/runs/{asks.key}/"))
+    assert "its runtime to be told: delete_file approved by bob" in run
+    assert "2 decisions recorded here, not told to its runtime" in run
+    assert "Command(resume=" in run
 
 
 def test_the_second_person_is_told_who_was_first(people: Any, asks: store.HeadRow) -> None:
@@ -248,7 +254,7 @@ def test_the_form_of_all_cards_posts_without_javascript(people: Any, asks: store
         f"decision-{ref_of(DELETE)}": "approve",
     }
     done = text(bob.post(at, both, follow=True))
-    assert "2 decisions recorded here. Tell LangGraph now." in done
+    assert "2 decisions recorded here. Now tell LangGraph." in done
     assert "Command(resume=" in done
     assert [d[:2] for d in decided(asks)] == [("delete-1", "approve"), ("send-1", "reject")]
 
@@ -290,6 +296,25 @@ def test_a_policy_here_holds_for_requests_of_other_runtimes_too(people: Any, ask
     assert "have decided about this already" in text(signed_in(people["bob"]).post(at, form))
     signed_in(people["dora"]).post(at, form)
     assert [d[:2] for d in decided(asks)] == [("delete-1", "approve")]
+
+
+def test_the_inbox_asks_as_often_for_ten_runs_as_for_one(people: Any, django_assert_max_num_queries: Any) -> None:
+    rows = []
+    for n in range(10):
+        state = {"id": "s", "kind": "note", "name": "runtime.state", "out": {"status": "parked", "complete": False}}
+        rows += [
+            {"run": f"r-{n}", **e}
+            for e in ({"seq": 1, "kind": "run.started", "agent": f"a{n}"}, {**ASKED, "artifact": n}, state)
+        ]
+    raw = "\n".join(map(json.dumps, rows)).encode()
+    made = ingest.submit(
+        [Found("r.jsonl", len(raw), lambda: io.BytesIO(raw))], actor="person:alice", format="lines", source="x"
+    )
+    ingest.run(made.id)
+    projection.catch_up()
+    bob = signed_in(people["bob"])
+    with django_assert_max_num_queries(24):
+        assert "mine to decide 10" in text(bob.get("/approvals/"))
 
 
 # -- what cannot be decided -----------------------------------------------------------------------------------------
@@ -379,6 +404,83 @@ def test_a_wait_that_only_the_state_names_can_be_decided(people: Any) -> None:
     assert Run.objects.get().findings == ["versions_missing"] or "approval_too_early" not in Run.objects.get().findings
 
 
+@pytest.mark.parametrize(
+    ("runtime", "capture", "word", "no"),
+    [
+        (
+            "restate",
+            "c_parked_awakeable.json",
+            "awakeables/sign_1cRix_EBfwgSE_QV1DmPraMFO0zvaZuHxAAAAEQ/resolve",
+            "/reject",
+        ),
+        (
+            "aws",
+            "c_parked_callback.json",
+            "send-durable-execution-callback-success --callback-id eyJh",
+            "callback-failure",
+        ),
+        (
+            "cloudflare",
+            "approval.json",
+            "send-event WORKFLOW approval-55739 --type refund-approval",
+            '"approved":false',
+        ),
+    ],
+)
+def test_a_captured_run_that_waits_has_its_request_and_its_call(
+    people: Any, runtime: str, capture: str, word: str, no: str
+) -> None:
+    head = parked(runtime, capture)
+    (asked,) = foreign.requests(head)
+    assert asked.open
+    at = reverse("approvals:foreign_decision", args=[head.key, asked.ref])
+    form = {"decision": "approve", "fingerprint": asked.approval.fingerprint, "shown": "x"}
+    assert signed_in(people["bob"]).post(at, form).status_code == 302
+    (line,) = commands(store.head(head.id))
+    assert word in line
+    (refused,) = controls.replies(head, [dataclasses.replace(foreign._answer(asked), decision="reject", comment="no")])
+    assert no in refused.commands[0].line
+    Approval.objects.all().delete()
+    (asked,) = foreign.requests(store.head(head.id))
+    assert (asked.open, asked.here is not None) == (False, True)  # the journal says so, whatever rows there are
+
+
+def parked(runtime: str, capture: str) -> store.HeadRow:
+    """The captured run up to the state in which it waits for an answer."""
+    from journals.adapters import ADAPTERS
+    from journals.adapters.base import InputFile, Line, Options
+
+    folder = Path(__file__).parent.parent / "fixtures" / "adapters" / runtime
+    path = next(p for p in folder.rglob(f"{capture}*"))
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    made = [x for x in ADAPTERS[runtime].read([InputFile.of(capture, raw)], Options()) if isinstance(x, Line)]
+    state = next(x for x in made if x.raw.count(b'"approval:') and b'"runtime.state"' in x.raw)
+    ends = (b'"approval.decided"', b'"approval.delivered"', b'"run.completed"', b'"runtime.state"')
+    items = [
+        store.Foreign(
+            run=x.run,
+            id=json.loads(x.raw)["id"],
+            seq=json.loads(x.raw).get("seq"),
+            kind=json.loads(x.raw)["kind"],
+            raw=x.raw,
+            record=x.record,
+        )
+        for x in made
+        if x.run == state.run and (x is state or not any(e in x.raw for e in ends))
+    ]
+    store.ingest(
+        source_name="there",
+        runtime=runtime,
+        import_id=None,
+        actor="import:1",
+        agent="refund",
+        environment="prod",
+        items=items,
+    )
+    projection.catch_up()
+    return store.head(Run.objects.get(native=False).head_id)
+
+
 # -- what the runtime did -------------------------------------------------------------------------------------------
 
 
@@ -412,7 +514,7 @@ def test_a_later_import_shows_whether_the_runtime_got_the_same(
     )  # the runtime records no use of its yes
     shown = page(people["bob"], head, "a1")
     assert ("here it was decided otherwise" in shown) == (severity is not None)
-    assert "Tell" not in shown  # the runtime has its answer
+    assert "Now tell" not in shown  # the runtime has its answer
 
 
 def test_what_the_runtime_answered_itself_is_no_longer_open(people: Any) -> None:
