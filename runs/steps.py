@@ -274,6 +274,8 @@ class _Grouping:
         """Placeholders for numbers that are left out of a branch."""
         last: dict[str, int] = {}
         opened = {place for s in self.journal.steps if (place := opener_of(s.branch)) is not None}
+        marks = (s.entry for s in self.journal.entries if s.entry.kind == "version.marker")
+        opened.update((e.branch, e.step) for e in marks if e.step is not None)
         for step in sorted(self.journal.steps, key=lambda s: (s.branch, s.number)):
             number = last.get(step.branch, 0)
             if step.number - number > 1:
@@ -281,7 +283,7 @@ class _Grouping:
             last[step.branch] = step.number
 
     def _stand_in(self, after: Step, first: int, last: int, opened: set[tuple[str, int]]) -> None:
-        """Placeholders for a stretch of numbers, those excepted that opened branches of their own."""
+        """Placeholders for a stretch of numbers, those excepted that opened branches of their own or mark a version."""
         why = f"step {first} has no entry" if first == last else f"steps {first} to {last} have no entries"
         for number in range(first, last + 1) if last - first < PLACEHOLDERS else (first,):
             if (after.branch, number) in opened:

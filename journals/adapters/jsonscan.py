@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drainboard import wire
@@ -61,7 +61,7 @@ class Value:
             if name is None or self.data[colon : colon + 1] != b":":
                 return
             key = _text(name.group())
-            value = _value(self.data, _space(self.data, colon + 1), self.end, f"{self.pointer}/{_escaped(key)}")
+            value = _inner(self.data, _space(self.data, colon + 1), self.end, f"{self.pointer}/{_escaped(key)}")
             if value is None:
                 return
             yield key, value
@@ -76,7 +76,7 @@ class Value:
             return
         at = _space(self.data, at or self.start + 1)
         while at < self.end and self.data[at : at + 1] != b"]":
-            value = _value(self.data, at, self.end, f"{self.pointer}/{n}")
+            value = _inner(self.data, at, self.end, f"{self.pointer}/{n}")
             if value is None:
                 return
             yield value
@@ -167,6 +167,13 @@ def _value(data: bytes, at: int, limit: int, pointer: str) -> Value | None:
     if end >= 0:
         return Value(data, at, end, pointer)
     return Value(data, at, limit, pointer, True) if data[at : at + 1] in (b"{", b"[", b'"') else None
+
+
+def _inner(data: bytes, at: int, limit: int, pointer: str) -> Value | None:
+    """A value inside another one. What stands behind a number or word shows that it is whole, so one that ends with the text may be cut."""
+    made = _value(data, at, limit, pointer)
+    cut = made is not None and made.end == limit and made.form not in ("{", "[", '"')
+    return replace(made, torn=True) if made is not None and cut else made
 
 
 def _space(data: bytes, at: int) -> int:

@@ -136,3 +136,11 @@ def test_numbers_of_odd_values_are_named_once() -> None:
     lines = [{**model(1), "seq": 1, "id": "a", "out": closed}, {**result(2), "seq": 1, "id": "b", "out": closed}]
     (found,) = [f for f in fold_import(imported(lines)).findings if f.code == "opaque_payload"]
     assert found.message.startswith("Entry 1: ")
+
+
+@CLASSES
+def test_a_number_at_which_a_version_is_marked_is_no_hole(evidence: Evidence) -> None:
+    marker = {"kind": "version.marker", "step": 2, "name": "new-prompt"}
+    made = file(result(1), marker, result(3), DONE, evidence=evidence)
+    assert [r.step.number for r in made.steps] == [1, 3]
+    assert made.gaps == []
