@@ -18,5 +18,6 @@ if os.environ.get("DRAINBOARD_SUPERVISED"):
 _django = get_wsgi_application()
 
 from config.hot import with_hot_path  # noqa: E402 - needs the settings and apps that the line before loaded
+from config.slowbody import refusing_slow_bodies  # noqa: E402
 
-application = with_hot_path(_django)
+application = refusing_slow_bodies(with_hot_path(_django))

@@ -59,6 +59,12 @@ class TooLarge(Refused):
     code, status = "TooLarge", 413
 
 
+class SlowBody(Refused):
+    """The body came slower than the server waits for; nothing of it was kept."""
+
+    code, status, retry = "SlowBody", 408, True
+
+
 class NotAuthenticated(Refused):
     """No token, or one that is unknown, expired or revoked."""
 

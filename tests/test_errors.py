@@ -27,7 +27,7 @@ from tests.pages import story
 from versioning import actions
 
 BASE = Path(__file__).resolve().parent.parent
-SANE = {400, 401, 403, 404, 405, 409, 413, 422, 500}
+SANE = {400, 401, 403, 404, 405, 408, 409, 413, 422, 500}
 NAMED_OTHERWISE = {"AmbiguousArtifactRefused": "AmbiguousArtifact"}
 """Classes whose code is another word: a pure module has an `AmbiguousArtifact` of its own."""
 
