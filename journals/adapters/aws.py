@@ -63,6 +63,7 @@ INFO: Final = AdapterInfo(
     how_to_export="""(aws lambda get-durable-execution --durable-execution-arn "$ARN";
  aws lambda get-durable-execution-history --durable-execution-arn "$ARN" --include-execution-data) > run.json""",
     files=("run.json",),
+    versions_from="the function's version, and the input's prompt_version, model and tool_schema.",
     together="A history does not name its execution, so the description goes in front of it, in the same file or the same import.",
 )
 

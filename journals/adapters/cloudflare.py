@@ -59,6 +59,7 @@ INFO: Final = AdapterInfo(
     ),
     how_to_export='npx wrangler workflows instances describe "$WORKFLOW" "$INSTANCE_ID" --json > "$WORKFLOW@$INSTANCE_ID.json"',
     files=('"$WORKFLOW@$INSTANCE_ID.json"',),
+    versions_from="versionId, and the parameters prompt_version, model and tool_schema.",
     together="One file a run, and its name counts: the answer does not say which instance it is. Use one source for each workflow. "
     "Of wrangler dev: add --local --port N.",
 )

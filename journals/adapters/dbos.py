@@ -48,6 +48,7 @@ INFO = AdapterInfo(
     controls=CONTROLS,
     how_to_export='pg_dump --data-only --schema=dbos "$DBOS_SYSTEM_DATABASE_URL" > dbos.sql',
     files=("dbos.sql",),
+    versions_from="application_version, and the attributes prompt_version, model, tool_schema and sdk.",
     together="A dump stands by itself. So does a SQLite file, with the -wal file beside it while the application runs. "
     "Tables as JSON, one a file, belong together.",
 )

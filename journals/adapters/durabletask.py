@@ -74,6 +74,7 @@ made = serialize_history(
 sys.stdout.buffer.write(made if isinstance(made, bytes) else made.encode())
 EOF""",
     files=("run.json",),
+    versions_from="the instance's version, and the tags prompt_version, model and tool_schema.",
     together="One file a run. Use one form for a source: the HTTP answer has other entry ids than the history. "
     "Rows of the SQL provider's dt.vHistory and dt.vInstances, as JSON, belong together.",
 )

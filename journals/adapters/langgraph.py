@@ -53,6 +53,7 @@ pg_dump --data-only -t checkpoints -t checkpoint_blobs -t checkpoint_writes "$DA
 # LangGraph server: a thread's history, which says less than the tables
 curl -s "$SERVER/threads/$THREAD/history?limit=1000" > "$THREAD.history.json\"""",
     files=("langgraph.sql",),
+    versions_from="a checkpoint's metadata: app_version or build, prompt_version, model, tool_schema.",
     together="A dump stands by itself. So does a SQLite file, with the -wal file beside it while the application runs. "
     "Tables as JSON, one a file, belong together.",
 )

@@ -51,6 +51,7 @@ INFO: Final = AdapterInfo(
 {"run": "refund-8812", "seq": 3, "kind": "tool.result", "at": "2026-11-29T14:03:12Z", "step": 1, "name": "send_refund", "out": "sent"}
 EOF""",
     files=("run.jsonl",),
+    versions_from="the field versions.",
     together="For a runtime of your own: one JSON object a line, written before the effect and after it. Lines of many runs may stand in one "
     "file, plain or gzip. docs/journal-lines.md has every field.",
 )

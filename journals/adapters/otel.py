@@ -41,6 +41,7 @@ INFO = AdapterInfo(
     how_to_export="""export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="$DRAINBOARD/v1/traces"
 export OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf
 export OTEL_EXPORTER_OTLP_TRACES_HEADERS="authorization=Bearer%20$DRAINBOARD_TOKEN,drainboard-source=prod-agents\"""",
+    versions_from="service.version, the model asked for, and digests of the instructions and tools.",
     together="Set these where the agent runs: its spans come by themselves, and make the source prod-agents. Nothing has to be uploaded. "
     "Files of the collector's file exporter (JSON or protobuf) can be imported like any other.",
 )

@@ -58,6 +58,7 @@ INFO: Final = AdapterInfo(
 done
 curl -s http://localhost:9070/deployments > deployments.json""",
     files=("sys_invocation.json", "sys_journal.json", "sys_journal_events.json", "deployments.json"),
+    versions_from="the metadata of the deployment or the service: git_sha, prompt_version, model, tool_schema.",
     together="The three tables and the deployments: events tell of lost executions, deployments of the versions. "
     "Ask the admin port, 9070 unless you chose another.",
 )
