@@ -73,7 +73,7 @@ class Approval:
     @property
     def there(self) -> list[Seen]:
         """What the runtime itself records of an outcome, when it asked."""
-        kinds = ("approval.decided", "approval.delivered", "approval.used", *ENDINGS)
+        kinds = ("approval.decided", "approval.delivered", "approval.used", "signal.received", *ENDINGS)
         return [s for s in self.entries if s.origin == "import" and s.entry.kind in kinds] if self.foreign else []
 
     @property

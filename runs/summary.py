@@ -79,7 +79,9 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
     parking = standing.parking(journal, judged, facts, head, native=native, in_flight=ground.in_flight, now=now)
     recorded = versions.record(journal.entries)
     approvals = consent.collect(journal, now=now, foreign=not native)
-    approvals = approvals if native else elsewhere.with_open(approvals, facts, in_flight=ground.in_flight)
+    approvals = (
+        approvals if native else elsewhere.with_open(approvals, facts, journal.entries, in_flight=ground.in_flight)
+    )
     times = standing.times(journal, native=native, status=status)
     own = [s for s in journal.entries if native or not is_state_note(s)]
     used = limits.uses(journal, head.limits, facts, in_flight=ground.in_flight)

@@ -16,7 +16,7 @@ from journals.adapters.replies import Answer
 from runs import controls, projection
 from runs.approvals import fingerprint, policies, records
 from runs.approvals.models import Approval, State, ref_of
-from runs.elsewhere import WAITS
+from runs.elsewhere import waits_for
 from runs.facts import is_state_note, moment, newness
 from runs.models import Run
 from runs.safe import unpacked
@@ -27,7 +27,7 @@ _CLOSED: Final = frozenset(("opaque_payload", "encrypted_payload"))
 _OWN: Final = frozenset(
     ("run", "id", "seq", "at", "kind", "step", "branch", "checkpoint", "resolve", "reject", "oddities")
 )
-_OUTCOMES: Final = ("approval.decided", "approval.sent_back", "approval.expired", "approval.withdrawn", "approval.delivered", "approval.used")  # fmt: skip
+_OUTCOMES: Final = ("approval.decided", "approval.sent_back", "approval.expired", "approval.withdrawn", "approval.delivered", "approval.used", "signal.received")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,18 +107,21 @@ def _waits(head: store.HeadRow) -> dict[str, Mapping[str, Any]]:
     notes = [e for e in store.read(head.id, after=max(head.pos - controls.LOOKED_AT, 0)) if is_state_note(e)]
     out = max(notes, key=newness).entry.out if notes else {}
     told = out.get("waiting") if isinstance(out, Mapping) else None
-    return {
-        w["what"].removeprefix(WAITS): w
-        for w in (told if isinstance(told, list) else [])
-        if isinstance(w, Mapping) and isinstance(w.get("what"), str) and w["what"].startswith(WAITS)
-    }
+    made: dict[str, Mapping[str, Any]] = {}
+    for wait in told if isinstance(told, list) else []:
+        what = wait.get("what") if isinstance(wait, Mapping) else None
+        if isinstance(what, str) and (name := waits_for(what)):
+            made[name] = {"event_type": name, **wait} if what.startswith("signal:") else wait
+    return made
 
 
 def _request(
     head: store.HeadRow, item: Mapping[str, Any], entries: Sequence[store.StoredEntry], wait: Mapping[str, Any], row: Approval | None
 ) -> Request:  # fmt: skip
     name = item["id"]
-    own = [e for e in entries if name in (e.entry.approval or e.entry.call or e.entry_id, e.entry_id)]
+    own = [
+        e for e in entries if name in (e.entry.approval or e.entry.call or e.entry_id, e.entry_id) or _answers(e, name)
+    ]
     asked = [e for e in own if e.kind == "approval.requested" and e.origin == "import"]
     last = asked[-1] if asked else None
     told = {**(_told(last) if last else {}), **{k: v for k, v in wait.items() if v is not None}}
@@ -140,11 +143,15 @@ def _request(
     )  # fmt: skip
 
 
+def _answers(seen: store.StoredEntry, name: str) -> bool:
+    return seen.kind == "signal.received" and seen.entry.name == name
+
+
 def _outcome(there: Sequence[store.StoredEntry]) -> str | None:
     if not there:
         return None
     words = [e.entry.decision or e.kind.partition(".")[2] for e in there]
-    return next((w for w in reversed(words) if w not in ("decided", "delivered", "used")), "")
+    return next((w for w in reversed(words) if w not in ("decided", "delivered", "used", "received")), "")
 
 
 def _told(seen: store.StoredEntry) -> dict[str, Any]:

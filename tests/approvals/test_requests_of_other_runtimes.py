@@ -481,6 +481,57 @@ def parked(runtime: str, capture: str) -> store.HeadRow:
     return store.head(Run.objects.get(native=False).head_id)
 
 
+def test_a_wait_for_a_signal_that_asks_for_an_approval_is_a_request_and_the_signal_its_answer(people: Any) -> None:
+    wait = {"what": "signal:RefundApproval", "step": 4, "until": "2999-01-01T00:00:00Z"}
+    out = {"status": "parked", "complete": False, "pending": [], "waiting": [wait, {"what": "signal:paid"}]}
+    start = {"id": "1", "kind": "run.started", "agent": "refund"}
+    state = {"id": "s1", "kind": "note", "name": "runtime.state", "out": {**out, "as_of": "2026-01-01T00:00:00Z"}}
+    came = {"id": "2", "kind": "signal.received", "name": "RefundApproval", "step": 4, "out": True}
+    after = {
+        "id": "s2",
+        "kind": "note",
+        "name": "runtime.state",
+        "out": {**out, "waiting": [], "status": "running", "as_of": "2026-01-02T00:00:00Z"},
+    }
+
+    def bring_task(*entries: dict[str, Any]) -> store.HeadRow:
+        items = [
+            store.Foreign(
+                run="t-1",
+                id=e["id"],
+                seq=None,
+                kind=e["kind"],
+                raw=json.dumps({"run": "t-1", **e}).encode(),
+                record="r",
+            )
+            for e in entries
+        ]
+        store.ingest(
+            source_name="hub",
+            runtime="durabletask",
+            import_id=None,
+            actor="import:1",
+            agent="refund",
+            environment="",
+            items=items,
+        )
+        projection.catch_up()
+        return store.head(Run.objects.get(native=False).head_id)
+
+    head = bring_task(start, state)
+    (asked,) = foreign.requests(head)
+    assert (asked.name, asked.open) == ("RefundApproval", True)
+    at = reverse("approvals:foreign_decision", args=[head.key, asked.ref])
+    form = {"decision": "approve", "fingerprint": asked.approval.fingerprint, "shown": "x"}
+    assert "instances/t-1/raiseEvent/RefundApproval?code=KEY" in text(
+        signed_in(people["bob"]).post(at, form, follow=True)
+    )
+    bring_task(came, after)
+    (asked,) = foreign.requests(store.head(head.id))
+    assert (asked.open, asked.there, asked.differs) == (False, "", None)
+    assert not {"approval_not_used", "approval_too_early", "approval_mismatch"} & set(Run.objects.get().findings)
+
+
 # -- what the runtime did -------------------------------------------------------------------------------------------
 
 
