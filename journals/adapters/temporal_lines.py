@@ -44,9 +44,10 @@ _ORDER: Final = [
 ]
 
 
-def lines_of(run: History, raw: bytes, odd: tuple[str, ...]) -> Iterator[tuple[tuple[str, bytes], tuple[str, ...]]]:
+def lines_of(run: History, raw: bytes) -> Iterator[tuple[tuple[str, bytes], tuple[str, ...]]]:
     """The lines of one event (suffix of its id and bytes) with their oddities. A type that is not known is kept as it is."""
-    event = Event.of(loose(raw)[0])
+    value, odd = loose(raw)
+    event = Event.of(value)
     again = event.number == run.last
     run.last, run.last_at = max(run.last, event.number), event.at or run.last_at
     reader = _READERS.get(event.type)

@@ -14,6 +14,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from drainboard import wire
@@ -189,6 +190,8 @@ def _holds(value: dict[str, Any]) -> bool:
 
 
 def _sorted(value: dict[str, Any]) -> list[tuple[str, Any]]:
+    if all(map(str.isascii, value)):
+        return sorted(value.items(), key=itemgetter(0))
     return sorted(value.items(), key=lambda kv: kv[0].encode("utf-16-be", "surrogatepass"))
 
 
