@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, Protocol
 
 from journals.adapters.controls import Control
@@ -81,7 +81,6 @@ class InputFile:
 class Options:
     agent: str = ""
     environment: str = ""
-    mapping: Mapping[str, Any] = field(default_factory=dict)  # per source: names to kinds, pointers to versions
     known: Callable[[Sequence[str]], frozenset[str]] = lambda _: frozenset()  # which of these runs the source has
 
 

@@ -77,6 +77,7 @@ while IFS=$'\\t' read -r w r; do
   temporal workflow describe -w "$w" -r "$r" --output json < /dev/null > "$r.describe.json"
 done""",
     files=("run.json", "run.describe.json"),
+    versions_from="the worker's build, and the memo, search attributes and inputs that are named prompt_version, model or tool_schema.",
     together="A history and its describe: only the describe says how long the history is and what an open activity does. "
     "The SDK's and the Web UI's exports are read too.",
 )
@@ -85,7 +86,6 @@ _SHORTHAND: Final = (
     "this is the HTTP API's shorthand, in which the server writes an empty list inside a value as null; for exact values ask with "
     "the header `Accept: application/json+no-payload-shorthand`"
 )
-_MAPPING: Final = frozenset(("kinds", "effects", "keys", "versions"))
 
 
 @dataclass(slots=True)
@@ -140,11 +140,6 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     for journal in journals:
         yield from _journal(journal, options, facts[journal.run], metadata.get(journal.run))
     yield from _facts_only(opened, {j.run for j in journals}, facts, options)
-    unknown = sorted(set(options.mapping) - _MAPPING)
-    if unknown and opened:
-        opened[0].notes.append(
-            f"the mapping's {', '.join(unknown)} says nothing to this adapter; it knows {', '.join(sorted(_MAPPING))}"
-        )
     for one in opened:
         yield from _close(one)
 
@@ -256,7 +251,6 @@ def _journal(
     run = History(
         workflow_id=journal.workflow_id,
         run_id=journal.run_id,
-        mapping=options.mapping,
         groups=groups,
         copied=_copied(journal),
     )
@@ -266,7 +260,7 @@ def _journal(
             one.unread.append(_unread(path, data, head.span.start, "an event without an eventId"))
             one.losses.append(("an event without an eventId was not read", "missing_entry"))
             continue
-        for line, odd in lines_of(run, raw):
+        for line, odd in lines_of(run, raw, head.odd):
             one.lines += 1
             record = journal.prefix + head.span.pointer + (f"#{line[0][1:]}" if line[0] else "")
             yield Line(run.run, line[1], record, path, odd)
@@ -351,7 +345,7 @@ def _facts_only(
             elif found.described:
                 one.lines += 1
                 one.runs.append(found.run)
-                run = History(workflow_id=found.workflow_id, run_id=found.run_id, mapping=options.mapping, groups={})
+                run = History(workflow_id=found.workflow_id, run_id=found.run_id, groups={})
                 run.workflow_type = text_of(dict_of(found.info.get("type")).get("name"))
                 one.notes.append(f"no history of {found.run} beside it: where the run stands, and no step of it")
                 yield Line(run.run, state_line(run, found, whole=False), "#state", one.file.path)

@@ -120,7 +120,6 @@ class History:
 
     workflow_id: str
     run_id: str
-    mapping: Mapping[str, Any]
     copied: tuple[int, str] = (0, "")  # events up to this one were copied from that run by a reset
     groups: Mapping[int, int]  # workflow task completed event -> how many commands it wrote
     steps: dict[int, Step] = field(default_factory=dict)  # by scheduling event

@@ -29,7 +29,7 @@ def started(run: History, event: Event) -> list[Draft]:
     run.continued_from = f"{run.workflow_id}/{before}" if before else None
     run.started_at = event.at
     memo = dict_of(dict_of(event.rest.get("memo")).get("fields"))
-    found = versions.of_attributes(memo, _search(event), given if given is not wire.MISSING else None, run.mapping)
+    found = versions.of_attributes(memo, _search(event), given if given is not wire.MISSING else None)
     run.versions.update(found)
     return [
         {
@@ -48,7 +48,7 @@ def started(run: History, event: Event) -> list[Draft]:
 
 def search_attributes(run: History, event: Event) -> list[Draft]:
     """A change of search attributes: versions that the code wrote on its way, or a state of its own."""
-    found = versions.of_attributes(None, _search(event), None, run.mapping)
+    found = versions.of_attributes(None, _search(event), None)
     run.versions.update(found)
     return [{"versions": versions.stated(**found)}]
 

@@ -10,6 +10,7 @@ from drainboard import wire
 
 from journals.adapters import temporal_names as names
 from journals.adapters import temporal_versions as versions
+from journals.adapters.names import effect_of
 from journals.adapters.temporal_failures import error_of, timeout_error
 from journals.adapters.temporal_history import Event, History, Step
 from journals.adapters.temporal_values import dict_of, is_encrypted, number_of, text_of
@@ -22,11 +23,11 @@ def activity_scheduled(run: History, event: Event) -> list[Draft]:
     """The command with its input. It says that the runtime will start the step, not that the step has begun."""
     name = text_of(dict_of(event.rest.get("activityType")).get("name")) or "activity"
     given = names.input_of(event.take("input"))
-    kind = names.kind_of(name, given, run.mapping)
-    own = versions.of_model_input(given, event.summary, run.mapping) if kind == "model" else {}
+    kind = names.kind_of(name, given)
+    own = versions.of_model_input(given, event.summary) if kind == "model" else {}
     run.offered.update(dict_of(own.get("tools")) if isinstance(dict_of(given).get("tools"), list) else {})
     step = _new(run, event, kind, name, text_of(event.rest.get("activityId")))
-    step.effect = names.effect_of(name, run.mapping)
+    step.effect = effect_of(name)
     _ask(step, given, run)
     step.versions = {**run.step_versions(kind, name), **own}
     return [
@@ -74,7 +75,7 @@ def closed(run: History, event: Event, *, points_at: str = "scheduledEventId") -
     if error:
         return [{**line, "error": error}]
     if step.kind == "model":
-        line["versions"] = versions.stated(**{**line["versions"], **versions.of_model_output(out, run.mapping)})
+        line["versions"] = versions.stated(**{**line["versions"], **versions.of_model_output(out)})
         line["model_reported"] = versions.reported_model(out)
         if isinstance(dict_of(out).get("usage"), dict):
             line["usage"] = out["usage"]
@@ -114,7 +115,7 @@ def operation_scheduled(run: History, event: Event) -> list[Draft]:
     step = _new(
         run, event, "tool", "/".join(p for p in parts if p) or "operation", text_of(event.rest.get("requestId"))
     )
-    step.effect = names.effect_of(step.name, run.mapping)
+    step.effect = effect_of(step.name)
     _ask(step, given, run)
     step.versions = {}
     return [{**step.line("started"), "versions": _stated(run, step), "in": given}]
@@ -217,7 +218,7 @@ def _new(run: History, event: Event, kind: str, name: str, call: str) -> Step:
 
 def _ask(step: Step, given: Any, run: History) -> None:
     """Key and fingerprint of what is asked. What a codec encrypted has no fingerprint: equal requests differ in it."""
-    step.key = names.key_of(given, run.mapping)
+    step.key = names.key_of(given)
     if given is not wire.MISSING and not is_encrypted(given):
         step.request = wire.request_fingerprint(kind=step.kind, name=step.name, in_=given, key=step.key)
 
@@ -259,7 +260,7 @@ def _local_activity(run: History, event: Event, details: dict[str, Any]) -> list
     data = dict_of(_first(details.get("data")))
     failure = event.take("failure")
     name = text_of(data.get("activity_type") or data.get("ActivityType")) or "local activity"
-    kind = names.kind_of(name, None, run.mapping)
+    kind = names.kind_of(name, None)
     branch, number = run.place(event.number)
     step = Step(
         event=event.number,
@@ -272,7 +273,7 @@ def _local_activity(run: History, event: Event, details: dict[str, Any]) -> list
         call=text_of(data.get("activity_id") or data.get("ActivityID")),
     )
     step.attempt = number_of(data.get("attempt") or data.get("Attempt")) or 1
-    step.effect = names.effect_of(name, run.mapping)
+    step.effect = effect_of(name)
     line: Draft = {**step.line("error" if failure else "result"), "versions": _stated(run, step), "local": True}
     end = {**line, "error": error_of(failure)} if failure else {**line, "out": _first(details.get("result"), None)}
     if not run.lost_turn:

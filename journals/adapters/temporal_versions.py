@@ -1,8 +1,6 @@
 """Which prompt, model and tools a run of Temporal recorded: memo, search attributes, and inputs and results of model calls.
 
-The build is the worker's: `deploymentVersion.buildId`, else `workerVersion.buildId`. Other places are named by the source's
-mapping (`versions`: component to JSON pointers below `/memo`, `/search`, `/in`, `/out`), which then replaces the defaults for
-that component.
+The build is the worker's: `deploymentVersion.buildId`, else `workerVersion.buildId`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any, Final
 from drainboard import wire
 from drainboard.versions import tool_digest
 
-from journals.adapters.temporal_names import arguments, at_pointer, pointers
+from journals.adapters.temporal_names import arguments
 from journals.adapters.temporal_values import dict_of, text_of
 
 _NAMES: Final = {
@@ -34,15 +32,15 @@ _LONGEST: Final = 200  # characters; a longer text is a prompt itself, not the n
 _COMPONENTS: Final = ("app", "prompt", "model", "tools", "sdk")
 
 
-def of_attributes(memo: Any, search: Any, given: Any, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def of_attributes(memo: Any, search: Any, given: Any) -> dict[str, Any]:
     """What the start of a run, or a change of its search attributes, says; `given` is the run's input."""
     made: dict[str, Any] = {}
     for source, names in ((dict_of(given), _INPUT_NAMES), (dict_of(memo), _NAMES), (dict_of(search), _NAMES)):
         made.update(_named(source, names))
-    return _mapped(made, {"memo": memo, "search": search, "in": given}, mapping)
+    return made
 
 
-def of_model_input(given: Any, summary: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def of_model_input(given: Any, summary: str) -> dict[str, Any]:
     """What the request of a model call says. Schemas and full instructions become digests."""
     made: dict[str, Any] = {}
     for arg in arguments(given):
@@ -55,13 +53,13 @@ def of_model_input(given: Any, summary: str, mapping: Mapping[str, Any]) -> dict
         tools = _tools(arg.get("tools"))
         if tools:
             made["tools"] = tools
-    return _mapped(made, {"in": given}, mapping)
+    return made
 
 
-def of_model_output(out: Any, mapping: Mapping[str, Any]) -> dict[str, Any]:
+def of_model_output(out: Any) -> dict[str, Any]:
     """What the answer says about its prompt: one that was looked up inside the activity shows only here."""
     made = _named(dict_of(out), {"prompt": _INPUT_NAMES["prompt"]})
-    return _mapped(made, {"out": out}, mapping)
+    return made
 
 
 def reported_model(out: Any) -> str | None:
@@ -131,19 +129,3 @@ def _digest(tool: Mapping[str, Any]) -> str:
         return tool_digest(schema=schema, description=text_of(tool.get("description")) or None)
     except wire.Ambiguous:
         return wire.digest_bytes(wire.encode(dict(tool)))
-
-
-def _mapped(made: dict[str, Any], places: Mapping[str, Any], mapping: Mapping[str, Any]) -> dict[str, Any]:
-    for component, where in dict_of(mapping.get("versions")).items():
-        if component not in _COMPONENTS:
-            continue
-        made.pop(component, None)
-        for pointer in pointers(where):
-            found = at_pointer(dict(places), pointer)
-            if isinstance(found, str) and found:
-                made[component] = _bundle(found) if component == "tools" else found
-                break
-            if isinstance(found, dict) and found and all(isinstance(v, str) for v in found.values()):
-                made[component] = found
-                break
-    return made

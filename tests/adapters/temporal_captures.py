@@ -24,13 +24,13 @@ def data(name: str) -> bytes:
     return path.read_bytes() if path.exists() else gzip.decompress((FOLDER / f"{name}.gz").read_bytes())
 
 
-def read(*names: str, mapping: Mapping[str, Any] | None = None) -> list[Item]:
+def read(*names: str) -> list[Item]:
     """Every item of one import of these fixtures."""
-    return items((InputFile.of(n, data(n)) for n in names), mapping=mapping)
+    return items(InputFile.of(n, data(n)) for n in names)
 
 
-def items(files: Iterable[InputFile], *, mapping: Mapping[str, Any] | None = None) -> list[Item]:
-    return list(temporal.read(list(files), Options(mapping=mapping or {})))
+def items(files: Iterable[InputFile]) -> list[Item]:
+    return list(temporal.read(list(files), Options()))
 
 
 def lines(found: Iterable[Item]) -> list[dict[str, Any]]:
@@ -84,5 +84,5 @@ def payload(value: Any) -> dict[str, Any]:
     return {"payloads": [{"metadata": {"encoding": "json/plain"}, "data": value}]}
 
 
-def made(*events: Mapping[str, Any], mapping: Mapping[str, Any] | None = None) -> list[Item]:
-    return items([InputFile.of("made.json", history(*events))], mapping=mapping)
+def made(*events: Mapping[str, Any]) -> list[Item]:
+    return items([InputFile.of("made.json", history(*events))])

@@ -10,7 +10,6 @@ from drainboard import wire
 from drainboard.versions import tool_digest
 
 from journals.adapters import temporal_names as names
-from journals.adapters.base import Note
 from tests.adapters.temporal_captures import data, lines, made, payload, read, state, states
 
 
@@ -270,23 +269,7 @@ def test_a_reset_names_what_it_copied() -> None:
     ("send_refund", {"messages": []}, "tool"), ("remodel_house", None, "tool"),
 ])  # fmt: skip
 def test_takes_for_a_model_only_what_is_surely_one(name: str, given: Any, kind: str) -> None:
-    assert names.kind_of(name, given, {}) == kind
-
-
-def test_a_mapping_has_the_last_word() -> None:
-    mapping = {
-        "kinds": {"draft_*": "model", "call_model": "tool"}, "effects": {"lookup_*": "read"}, "keys": ["/order/ref"],
-        "versions": {"prompt": "/in/p", "model": ["/memo/m", "/in/m"]}, "colour": "red",
-    }  # fmt: skip
-    found = made(
-        activity("draft_invoice", given={"p": "mail@7", "m": "m-1"}),
-        activity("lookup_order", given={"order": {"ref": "r-9"}}),
-        mapping=mapping,
-    )
-    entries = lines(found)
-    assert (entries[1]["kind"], entries[1]["versions"]) == ("model.started", {"prompt": "mail@7", "model": "m-1"})
-    assert (entries[2]["kind"], entries[2]["effect"], entries[2]["key"]) == ("tool.started", "read", "r-9")
-    assert next(i.text for i in found if isinstance(i, Note)).startswith("the mapping's colour says nothing")
+    assert names.kind_of(name, given) == kind
 
 
 def test_an_end_whose_beginning_is_missing_is_kept_under_its_event() -> None:
