@@ -260,7 +260,7 @@ def _journal(
             one.unread.append(_unread(path, data, head.span.start, "an event without an eventId"))
             one.losses.append(("an event without an eventId was not read", "missing_entry"))
             continue
-        for line, odd in lines_of(run, raw, head.odd):
+        for line, odd in lines_of(run, raw):
             one.lines += 1
             record = journal.prefix + head.span.pointer + (f"#{line[0][1:]}" if line[0] else "")
             yield Line(run.run, line[1], record, path, odd)
