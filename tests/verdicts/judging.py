@@ -72,14 +72,17 @@ def judge(world: World, moment: Moment, summary: Summary, *, whole: bool = True,
     for unit in world.units.values():
         row = shown.get(id(unit))
         if row is None:
-            safe.extend(_hidden(world, unit, summary))
+            others = [shown[id(u)].judged for u in world.units.values() if u.step is unit.step and id(u) in shown]
+            if world.repeats(unit) or not any(j.effects in (Effects.AT_LEAST_ONE, Effects.UNKNOWN) for j in others):
+                safe.extend(_hidden(world, unit, summary))
             continue
         safe.extend(_visible(world, unit, row, summary))
         kind = _alarm(world, unit, row)
         if kind:
             (alarms if unit.durable and _settled(row) else blind).append(Said(kind, _about(unit, row)))
         if unit.step.write and unit.count > 1 and row.judged.verdict == Verdict.DONE and not doubles(row):
-            silent.append(Said("double without a trace", _about(unit, row)))
+            how = "tried again inside a step" if "silent" in unit.step.outcomes else "executed again"
+            silent.append(Said(f"double, {how}", _about(unit, row)))
     acted = {
         u.step.id for u in world.units.values() if u.step.kind in ("tool", "child")
     }  # a tool may be a write, for all a journal knows

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
+
+from drainboard import wire
 
 from journals.adapters import ADAPTERS
 from journals.adapters.base import InputFile, Line, Options, Partial, Refused, Unread
@@ -121,25 +124,35 @@ def summary_of(world: World, moment: Moment, held: list[Entry]) -> tuple[Summary
 def read_run(runtime: str, files: Mapping[str, bytes], *, whole: bool) -> list[bytes]:
     """The lines of the one run, with the state note that an import adds for a damaged file."""
     lines: list[bytes] = []
-    partial = ""
+    missing: list[Partial] = []
     for item in ADAPTERS[runtime].read([InputFile.of(path, data) for path, data in files.items()], Options()):
         if isinstance(item, Line):
             lines.append(item.raw)
         elif isinstance(item, Partial):
-            partial = item.reason
+            missing.append(item)
         elif isinstance(item, (Refused, Unread)) and whole:
             raise AssertionError(f"{runtime}: {item}")
-    if partial:
-        lines.append(damage_note(partial))
-    return lines
+    return [*lines, damage_note(lines, missing)] if missing else lines
 
 
 def is_damage(entry: Entry) -> bool:
-    return entry.entry.name == STATE_NOTE and entry.entry.id is None
+    return entry.entry.name == STATE_NOTE and entry.entry.id == DAMAGE
 
 
-def damage_note(reason: str) -> bytes:
-    from drainboard import wire
+DAMAGE: Final = "state:damage"
 
-    out = {"complete": False, "partial": reason, "losses": [{"code": "torn_tail", "reason": reason}]}
-    return wire.dump({"run": "r", "kind": "note", "name": STATE_NOTE, "out": out})
+
+def damage_note(lines: Sequence[bytes], missing: Sequence[Partial]) -> bytes:
+    """What an import adds to the newest state of a run whose file is damaged."""
+    told = [wire.parse(raw) for raw in lines]
+    out = next((e.out for e in reversed(told) if e.name == STATE_NOTE and isinstance(e.out, dict)), {})
+    losses = [{"code": p.code, "reason": p.reason} for p in missing]
+    out = {
+        "runtime_status": None,
+        "status": None,
+        **out,
+        "complete": False,
+        "partial": "the file is damaged",
+        "losses": losses,
+    }
+    return wire.dump({"run": "r", "id": DAMAGE, "kind": "note", "name": STATE_NOTE, "out": out})

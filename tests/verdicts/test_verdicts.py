@@ -36,11 +36,12 @@ def without(module: Any, name: str, answer: Any) -> Callable[[pytest.MonkeyPatch
         ("native", without(verdicts, "_ran_once", True), "effects one"),
         ("dbos", without(dbos_state, "_next_may_run", False), "a repeat that nothing tells"),
         ("temporal", without(temporal_facts, "_task", None), "a repeat that nothing tells"),
+        ("restate", lambda patch: patch.setattr(verdicts.Ground, "tries_known", True), "effects one"),
     ],
 )
 def test_a_guard_that_is_off_is_seen(
     runtime: str, switch: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch(monkeypatch)
-    tally = run(runtime, points=POINTS, seed="a guard is off")
+    tally = run(runtime, points=250, seed="a guard is off")
     assert kind in tally.safe
