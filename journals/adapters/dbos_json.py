@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from drainboard import wire
 
@@ -21,6 +21,7 @@ from journals.adapters.dbos_forms import (
     RUN_TABLES,
     SIDE_TABLES,
     STATUS,
+    STEPS,
     Part,
     from_cli,
     table_named,
@@ -187,8 +188,10 @@ def _take(part: Part, raw: bytes, placed: list[Placed], names: Mapping[str, obje
     if not placed and "" in names:
         _empty(part)
     where, strange, foreign = _lines(raw), [], Counter[str]()
-    for name, byte, row, value in placed:
-        table = _table(name, part.path, value)
+    tables = [_table(name, part.path, value) for name, _, _, value in placed]
+    for (name, byte, row, value), found in zip(placed, tables, strict=True):
+        # A row of a table that lost the name of its run looks like one that the command line printed.
+        table = _BESIDE[found] if _BESIDE.get(found) in tables else found
         place = Place(where(byte), byte, row[:400])
         if not table and name:
             foreign[name] += 1
@@ -216,6 +219,9 @@ def _table(name: str, path: str, value: Any) -> str:
     by_columns = table_of(value) if isinstance(value, Mapping) else ""
     named = table_named(path) if not name else ""
     return named if named and (not by_columns or named == by_columns) else by_columns or named
+
+
+_BESIDE: Final = {CLI_STEPS: STEPS, CLI_LIST: STATUS}
 
 
 def _empty(part: Part) -> None:

@@ -48,6 +48,7 @@ FOUND = [
     ("dbos", "captures/e-failed.done.tables.json", "error"),
     ("dbos", "captures/c-approval.parked.tables.json", "output"),
     ("dbos", "captures/f-version.drained*", "record 0"),
+    ("dbos", "case-09*", "workflow_uuid"),
     ("aws", "e_retries.json", "ErrorType"),
     ("durabletask", "case-07/instance-with-output.json", "EventType"),
     ("otel", "pa_c_approval.jsonl", "record 3"),
