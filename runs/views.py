@@ -250,7 +250,7 @@ def _head(run: Run) -> dict[str, Any]:
 def _tabs(run: Run, here: str) -> list[dict[str, Any]]:
     counts = {
         "steps": run.steps,
-        "entries": run.entries,
+        "entries": run.folded_pos,
         "versions": None,
         "approvals": len(page.part(run, "approvals")),
         "decisions": sum((d.get("detail") or {}).get("made_by") != "worker" for d in page.part(run, "decisions")),
