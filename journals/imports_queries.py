@@ -63,13 +63,13 @@ class ImportRow:
     error: str
 
 
-def source_rows() -> list[SourceRow]:
-    """All sources by name, ours first."""
+def source_rows(only: int | None = None) -> list[SourceRow]:
+    """All sources by name, ours first; or the one of this number."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT s.id, s.name, s.runtime, s.native, s.created_at, (SELECT count(*) FROM (SELECT 1 FROM journals_head h WHERE h.source_id = s.id LIMIT %s) few)"
-            " FROM journals_source s ORDER BY s.native DESC, s.name, s.id",
-            [CAP + 1],
+            " FROM journals_source s WHERE %s::bigint IS NULL OR s.id = %s ORDER BY s.native DESC, s.name, s.id",
+            [CAP + 1, only, only],
         )
         return [_source(*row) for row in cursor.fetchall()]
 

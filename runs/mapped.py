@@ -11,7 +11,7 @@ from drainboard import wire
 from journals.adapters.names import version_shape
 from runs.facts import STATE_NOTE, Seen
 from runs.light import changed
-from runs.mapping import KINDS, SourceMapping
+from runs.mapping import KINDS, SourceMapping, Words
 
 __all__ = ["apply"]
 
@@ -45,7 +45,9 @@ class _Applying:
 
     def __init__(self, entries: Sequence[Any], mapping: SourceMapping, whole: Callable[[Sequence[int]], Iterable[Any]]):
         self.entries, self.mapping, self.whole = entries, mapping, whole
+        self.kinds, self.effects = Words(mapping.kinds), Words(mapping.effects)
         self.names: dict[_Place, str] = {}  # of steps: an answer may leave its name out
+        self.run_versions: dict[str, Any] = {}  # found in `run.started`, the newest one that was passed
         self.known: dict[str, tuple[str | None, str | None]] = {}
         for seen in entries:
             entry = seen.entry
@@ -57,6 +59,10 @@ class _Applying:
         found = self._pointed(kinds)
         sent = {(*place, seen.entry.attempt): told.key for seen in self.entries
                 if (told := found.get(seen.pos)) and told.key and (place := _place(seen))}  # fmt: skip
+        starts = [
+            found[seen.pos].versions for seen in self.entries if seen.entry.kind == "run.started" and seen.pos in found
+        ]
+        self.run_versions = dict(starts[0]) if starts else {}
         carried: dict[_Place, dict[str, Any]] = {}
         return [self._made(seen, kinds[seen.pos], found.get(seen.pos), sent, carried) for seen in self.entries]
 
@@ -65,7 +71,7 @@ class _Applying:
         if name is None:
             return None, None
         if name not in self.known:
-            self.known[name] = self.mapping.kind_of(name), self.mapping.effect_of(name)
+            self.known[name] = self.kinds.of(name), self.effects.of(name)
         return self.known[name]
 
     def _name(self, seen: Any) -> str | None:
@@ -132,7 +138,9 @@ class _Applying:
             key = (told.key if told else None) or (sent.get((*place, entry.attempt)) if place and entry.key else None)
             if key is not None and key != entry.key:
                 fields["key"] = key
-        if versions := self._versions(place, told, carried):
+        if entry.kind == "run.started" and told is not None:
+            self.run_versions.update(told.versions)
+        if versions := self._versions(seen, place, told, carried):
             fields["versions"] = {**(entry.versions or {}), **versions}
             if entry.name is None and (name := self._name(seen)) is not None:
                 fields["name"] = name  # versions are told apart by the step's name
@@ -141,15 +149,18 @@ class _Applying:
         return changed(seen, **fields) if fields else seen
 
     def _versions(
-        self, place: _Place | None, told: _Pointed | None, carried: dict[_Place, dict[str, Any]]
+        self, seen: Any, place: _Place | None, told: _Pointed | None, carried: dict[_Place, dict[str, Any]]
     ) -> dict[str, Any]:
-        """What was found here and, for a step, in its lines before this one."""
+        """What was found here and, for a step, in its lines before this one; else the run's, where the line records another
+        value of a component that the mapping has for the run."""
         found = told.versions if told else {}
+        recorded = seen.entry.versions if self.run_versions and seen.origin == "import" else None
+        of_run = {c: v for c, v in self.run_versions.items() if c in recorded} if recorded else {}
         if place is None or not self.mapping.step_versions:
-            return found
+            return {**of_run, **found}
         before = carried.setdefault(place, {})
         before.update(found)
-        return before.copy()
+        return {**of_run, **before}
 
     def _state(self, out: Any) -> dict[str, Any] | None:
         """A source's note about its run, with the steps that it names; None when nothing changes."""

@@ -14,20 +14,32 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Any, Final
 
 from drainboard import wire
 
 from runs.versions import COMPONENTS
 
-__all__ = ["EFFECTS", "KINDS", "NOTHING", "BadMapping", "SourceMapping", "exactly", "read", "read_text"]
+__all__ = [
+    "EFFECTS",
+    "KINDS",
+    "NOTHING",
+    "BadMapping",
+    "SourceMapping",
+    "Words",
+    "exactly",
+    "only_name",
+    "read",
+    "read_text",
+]
 
 KINDS: Final = ("model", "tool")
 EFFECTS: Final = wire.EFFECTS
 PATTERNS: Final = 2_000  # of kinds, and of effects
+WIDE: Final = 200  # of these, that match more than one name: each is tried on every name
 POINTERS: Final = 20  # of one component, and of keys
 LONGEST: Final = 500  # characters of a pattern or pointer
 SIZE: Final = 512 << 10  # bytes of a mapping's JSON
@@ -72,10 +84,10 @@ class SourceMapping:
         return wire.dump(self.body()).decode("utf-8")
 
     def kind_of(self, name: str) -> str | None:
-        return _first(self.kinds, name)
+        return Words(self.kinds).of(name)
 
     def effect_of(self, name: str) -> str | None:
-        return _first(self.effects, name)
+        return Words(self.effects).of(name)
 
 
 NOTHING: Final = SourceMapping()
@@ -86,8 +98,37 @@ def exactly(name: str) -> str:
     return "".join("?" if _unshown(c) else f"[{c}]" if c in "*?[" else c for c in name)
 
 
-def _first(pairs: Pairs, name: str) -> str | None:
-    return next((value for pattern, value in pairs if fnmatchcase(name, pattern)), None)
+_ESCAPED: Final = re.compile(r"\[([*?[])\]")
+
+
+def only_name(pattern: str) -> str | None:
+    """The one name that a pattern was made for by `exactly`; None for any other pattern."""
+    name = _ESCAPED.sub(lambda m: m[1], pattern)
+    return name if exactly(name) == pattern else None
+
+
+class Words:
+    """What patterns say of names, the first match first. Patterns of one name are looked up, so that thousands cost nothing."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self._single: dict[str, tuple[int, str]] = {}
+        self._wide: list[tuple[int, Callable[[str], object], str]] = []
+        for n, (pattern, value) in enumerate(pairs):
+            name = only_name(pattern)
+            if name is None:
+                self._wide.append((n, re.compile(translate(pattern)).match, value))
+            else:
+                self._single.setdefault(name, (n, value))
+
+    def of(self, name: str) -> str | None:
+        """The value of the first pattern that matches; None when none does."""
+        own = self._single.get(name)
+        for n, matches, value in self._wide:
+            if own is not None and n > own[0]:
+                break
+            if matches(name):
+                return value
+        return own[1] if own is not None else None
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------
@@ -136,6 +177,9 @@ def _patterns(body: Mapping[str, Any], name: str, words: Sequence[str]) -> Pairs
     given = _object(body, name)
     if len(given) > PATTERNS:
         raise BadMapping(f"/{name}", f"has {len(given):,} patterns, the limit is {PATTERNS:,}")
+    wide = sum(only_name(pattern) is None for pattern in given)
+    if wide > WIDE:
+        raise BadMapping(f"/{name}", f"has {wide:,} patterns with *, ? or [, the limit is {WIDE}")
     for pattern, value in given.items():
         path = f"/{name}/{_escaped(pattern)}"
         if not pattern:

@@ -7,12 +7,11 @@ chosen is lost on the way from page to page.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from runs.mapping import BadMapping, SourceMapping, exactly, read
+from runs.mapping import BadMapping, SourceMapping, Words, exactly, only_name, read
 from runs.versions import COMPONENTS
 
 __all__ = ["SPARE", "Draft", "Pattern"]
@@ -55,8 +54,8 @@ class Draft:
             at = 0
             wide: list[str] = []
             for pattern, value in pairs:
-                name = _only(pattern)
-                if name is not None and SourceMapping(kinds=tuple((w, "") for w in wide)).kind_of(name) is None:
+                name = only_name(pattern)
+                if name is not None and Words(tuple((w, "") for w in wide)).of(name) is None:
                     kind, effect = made.names.get(name, ("", ""))
                     made.names[name] = (value, effect) if part == 0 else (kind, value)
                     continue
@@ -165,15 +164,6 @@ def _placed(rows: list[Pattern], at: int, pattern: str, value: str, part: int) -
     else:
         rows[n].effect = value
     return n + 1
-
-
-_ESCAPED: Final = re.compile(r"\[([*?[])\]")
-
-
-def _only(pattern: str) -> str | None:
-    """The one name that a pattern was made for by `exactly`; None for any other pattern."""
-    name = _ESCAPED.sub(lambda m: m[1], pattern)
-    return name if exactly(name) == pattern else None
 
 
 def _lines(text: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from runs import projection
@@ -48,3 +49,24 @@ def test_every_field_fits_a_phone(opened: Callable[..., Page]) -> None:
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
     page.get_by_role("button", name="Save and fold 1 run again").click()
     expect(page.locator(".messages")).to_contain_text("Nothing was changed")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(opened: Callable[..., Page], scheme: str) -> None:
+    bring("r1", LINES)
+    projection.catch_up()
+    page = opened("/imports/how/", color_scheme=scheme)
+
+    def check() -> None:
+        found = Axe().run(page).response["violations"]
+        assert not [
+            (v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found if v["impact"] in ("serious", "critical")
+        ]
+
+    check()
+    page.goto("/imports/")
+    page.get_by_role("link", name="file", exact=True).click()
+    page.get_by_label("Kind of ask").select_option("model")
+    page.get_by_role("button", name="Preview on this run").click()
+    expect(page.locator("#preview")).to_contain_text("1 of 2 steps change")
+    check()

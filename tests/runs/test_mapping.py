@@ -36,6 +36,17 @@ def test_kinds_and_effects_follow_the_first_pattern_that_matches() -> None:
     assert first.mixed is False
 
 
+def test_a_name_of_its_own_stands_in_the_order_of_the_patterns() -> None:
+    mapping = read({"kinds": {"b*": "model", "bat": "tool", "cat": "tool", "c*": "model"}})
+    assert [mapping.kind_of(n) for n in ("bat", "bee", "cat", "cow", "dog")] == [
+        "model",
+        "model",
+        "tool",
+        "model",
+        None,
+    ]
+
+
 def test_patterns_are_tried_in_their_order_after_they_were_stored() -> None:
     body = {"kinds": {"longer*": "tool", "l*": "model"}, "effects": {"b": "read", "a": "write"}}
     again = read_text(read(body).text())
@@ -76,6 +87,17 @@ def test_versions_are_merged_component_by_component() -> None:
     assert made.version_set == {"app": "b7", "sdk": "9", "prompt": {"policy": "3"}, "model": {"": "m-6"}}
     assert made.versions["model"] == ["m-5", "m-6"]
     assert step(made, 2).versions is None  # only model steps have step versions
+
+
+def test_what_the_mapping_finds_for_the_run_stands_for_what_steps_recorded() -> None:
+    body = {"versions": {"app": "/in/build"}, "step_versions": {"prompt": "/in/prompt"}}
+    steps = [{"kind": "model.result", "step": n, "name": "ask", "versions": {"app": f"w{n}", "model": "m-5"}, "in": {"prompt": f"p@{n}"}} for n in (1, 2)]  # fmt: skip
+    made = summed(BEGUN, *steps, body=body)
+    assert made.versions["app"] == ["b7"]
+    assert made.versions["prompt"] == {"p": ["1", "2"]}  # what a step says of itself still counts
+    assert [f.detail["component"] for f in made.findings if f.code == "changed_inside_run"] == ["prompt"]
+    late = summed(*steps, {**BEGUN, "in": {"build": "b8"}}, body=body)
+    assert late.versions["app"] == ["b8"]  # a root's span comes last
 
 
 def test_a_number_is_a_version() -> None:
@@ -174,6 +196,7 @@ BAD = [
     ({"effects": {"a/b": True}}, "/effects/a~1b", "must be read or write, not true"),
     ({"effects": {"": "read"}}, "/effects/", "an empty pattern matches no name"),
     ({"kinds": {"a\nb": "model"}}, "/kinds/a\nb", "control character U+000A; write ? in its place"),
+    ({"kinds": {f"{n}*": "model" for n in range(201)}}, "/kinds", "has 201 patterns with *, ? or [, the limit is 200"),
     ({"keys": "in/key"}, "/keys", '"in/key" is no JSON pointer'),
     ({"keys": ["/in/a", 4]}, "/keys/1", "must be a JSON pointer, not a number"),
     ({"keys": ["/in/a~2"]}, "/keys/0", "neither ~0 (for ~) nor ~1 (for /)"),
@@ -183,7 +206,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "path", "reason"), BAD, ids=[p or "whole" for _, p, _ in BAD])
+@pytest.mark.parametrize(("body", "path", "reason"), BAD, ids=[f"{n}{p}" for n, (_, p, _) in enumerate(BAD)])
 def test_what_is_wrong_is_named_with_its_place(body: Any, path: str, reason: str) -> None:
     with pytest.raises(BadMapping) as raised:
         read(body)
