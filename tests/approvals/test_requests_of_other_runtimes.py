@@ -219,6 +219,15 @@ def test_one_decision_is_recorded_and_waits_for_the_others_that_the_runtime_take
     assert "its runtime to be told: delete_file approved by bob" in run
     assert "2 decisions recorded here, not told to its runtime" in run
     assert "Command(resume=" in run
+    assert "its runtime is to be told: rejected by bob: do not send" in run  # the step waits on
+
+
+def test_a_decision_that_the_runtime_does_not_take_is_refused(people: Any, asks: store.HeadRow) -> None:
+    at = reverse("approvals:foreign_decision", args=[asks.key, ref_of(DELETE)])
+    form = {"decision": "send_back", "comment": "later", "fingerprint": prints(asks)["delete-1"], "shown": "x"}
+    answer = signed_in(people["bob"]).post(at, form)
+    assert (answer.status_code, decided(asks)) == (400, [])
+    assert "does not take 'send_back' about" in text(answer)
 
 
 def test_the_second_person_is_told_who_was_first(people: Any, asks: store.HeadRow) -> None:
@@ -443,6 +452,9 @@ def test_a_captured_run_that_waits_has_its_request_and_its_call(
     Approval.objects.all().delete()
     (asked,) = foreign.requests(store.head(head.id))
     assert (asked.open, asked.here is not None) == (False, True)  # the journal says so, whatever rows there are
+    second = signed_in(people["dora"]).post(at, {**form, "decision": "reject", "comment": "no"})
+    assert (second.status_code, len(decided(head))) == (409, 1)
+    assert "a decision already: approve by bob" in text(second)
 
 
 def parked(runtime: str, capture: str) -> store.HeadRow:

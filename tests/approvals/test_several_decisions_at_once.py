@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -72,6 +73,16 @@ def test_an_edit_changes_arguments_only_and_has_to_be_asked_for_again() -> None:
         "send_back",
         {"tool": "send_email", "args": {"to": "other@example.test"}},
     )
+
+
+def test_a_call_id_that_stands_for_two_requests_names_neither() -> None:
+    twice = [dataclasses.replace(a, call="same") for a in ASKED]
+    with pytest.raises(batch.Unfit, match="no open request 'same'"):
+        batch.settle(twice, [{**NO, "call": "same"}, {**YES, "call": "a1"}])
+    assert [s.decision for s in batch.settle(twice, [{**NO, "call": "a2"}, {**YES, "call": "a1"}])] == [
+        "approve",
+        "reject",
+    ]
 
 
 # -- the same, posted by a person about a run of ours ---------------------------------------------------------------
