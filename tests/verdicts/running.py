@@ -56,10 +56,10 @@ class Tally:
             )
 
 
-def run(runtime: str, *, points: int, seed: str) -> Tally:
-    """Worlds until there were this many crash points."""
+def run(runtime: str, *, points: int, seed: str, until: str = "") -> Tally:
+    """Worlds until there were this many crash points, or until something of this kind was called safe and was not."""
     tally = Tally(runtime)
-    while tally.points < points:
+    while tally.points < points and not (until and until in tally.safe):
         tally.runs += 1
         one(runtime, f"{seed}/{runtime}/{tally.runs}", tally)
     return tally
@@ -114,7 +114,8 @@ def summary_of(world: World, moment: Moment, held: list[Entry]) -> tuple[Summary
         held += [e for e in entries if (e.entry_id, e.digest) not in known]
         for pos, entry in enumerate(held, 1):
             entry.pos = pos
-        entries = list(held)
+        if whole:  # of a damaged file nobody knows whether it is newer than what was there
+            entries = list(held)
         held[:] = [e for e in held if not is_damage(e)]
     old = dice.random() < 0.1
     now = world.now + (timedelta(days=2) if old else timedelta(seconds=1))
