@@ -11,13 +11,15 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from drainboard import wire
 
 from tests.conformance.reading import STATE, Reading
 
-__all__ = ["COUNTED", "found"]
+__all__ = ["COUNTED", "found", "nanoseconds", "zoneless"]
 
 Key = tuple[str, ...]
 
@@ -25,7 +27,7 @@ Key = tuple[str, ...]
 def documents(data: bytes) -> Iterator[Any]:
     """The JSON values of a file, one after the other; nothing of a file that is none."""
     text, at = data.decode("utf-8", "surrogateescape").lstrip("\ufeff"), 0
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_float=Decimal)
     while (at := at + len(text[at:]) - len(text[at:].lstrip())) < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
@@ -44,6 +46,18 @@ def objects(value: Any) -> Iterator[Mapping[str, Any]]:
             left += list(one.values())[::-1]
         elif isinstance(one, list):
             left += one[::-1]
+
+
+def zoneless(time: str) -> str:
+    """A time in UTC without its zone."""
+    return re.sub(r"Z$|[+-]\d\d:\d\d$", "", time)
+
+
+def nanoseconds(text: str) -> int:
+    """A time without its zone as nanoseconds."""
+    whole, _, digits = text.replace(" ", "T").replace(",", ".").partition(".")
+    seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
+    return seconds * 10**9 + int((digits + "000000000")[:9])
 
 
 def plain(time: str) -> str:
@@ -105,7 +119,8 @@ def temporal(path: str, data: bytes) -> Iterator[Key]:
 def aws(path: str, data: bytes) -> Iterator[Key]:
     for o in every(data):
         if "EventId" in o and "EventType" in o:
-            yield (str(o["EventId"]),)
+            at = o["EventTimestamp"]
+            yield str(o["EventId"]), str(nanoseconds(zoneless(at)) if isinstance(at, str) else int(at * 10**9))
 
 
 def restate(path: str, data: bytes) -> Iterator[Key]:
@@ -145,9 +160,10 @@ def cloudflare(path: str, data: bytes) -> Iterator[Key]:
             yield (plain(str(row["timestamp"]).replace(" ", "T")),)
         return
     for o in every(data):
-        for attempt in o["attempts"] if isinstance(o.get("attempts"), list) else ():
-            if isinstance(attempt, dict) and isinstance(attempt.get("start"), str):
-                yield (plain(attempt["start"]),)
+        if not isinstance(o.get("attempts"), list):
+            continue
+        starts = [attempt.get("start") for attempt in o["attempts"] if isinstance(attempt, dict)]
+        yield from ((plain(time),) for time in [*starts, o.get("end")] if isinstance(time, str))
 
 
 def langgraph(path: str, data: bytes) -> Iterator[Key]:
@@ -208,10 +224,12 @@ def _key(adapter: str, run: str, raw: bytes, entry: wire.Entry) -> Key:
     own = entry.id or ""
     if adapter == "temporal":
         return own.partition(":")[0], entry.at or ""
+    if adapter == "aws":
+        return own, str(nanoseconds(zoneless(entry.at)) if entry.at else "")
     if adapter == "restate":
         return run, own.partition(":")[0]
     if adapter == "dbos":
         return run, own.removeprefix("step:").partition(":")[0]
     if adapter == "lines":
         return (raw.strip().decode("latin-1"),)
-    return (own.partition(":")[0],) if adapter in ("aws", "otel") else (plain(entry.at or ""),)
+    return (own.partition(":")[0],) if adapter == "otel" else (plain(entry.at or ""),)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import cache
 
 import pytest
@@ -15,7 +14,7 @@ from journals.adapters import ADAPTERS
 from journals.adapters.base import Note, Unread
 from tests.conformance.captures import Capture, captures, files_of
 from tests.conformance.reading import STATE, Reading, read
-from tests.conformance.records import COUNTED, found
+from tests.conformance.records import COUNTED, found, nanoseconds, zoneless
 
 BIG = 200_000  # bytes; what is larger is the same again
 AT_MOST = 20  # captures of one adapter; WHOLE=1 takes all
@@ -112,7 +111,7 @@ def test_an_id_has_one_content_and_positions_rise(capture: Capture) -> None:
         assert several == [] or str(capture) in REWRITTEN, f"{run}: {several}"
         if capture.adapter != "lines":
             numbers = [entry.seq for entry in entries if entry.seq is not None]
-            assert numbers == sorted(numbers) or several, run
+            assert numbers == sorted(numbers) or str(capture) in REWRITTEN, run
 
 
 REWRITTEN = {
@@ -128,13 +127,6 @@ CLOSED = {"cloudflare:local.sqlite", "langgraph:b-sqlite.recovered.tables.json"}
 
 TIME = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?")
 NUMBER = re.compile(rb"(?<![\d.])\d{9,19}(?:\.\d{1,9})?(?![\d])")
-
-
-def nanoseconds(text: str) -> int:
-    """A time without its offset as nanoseconds."""
-    whole, _, digits = text.replace(" ", "T").replace(",", ".").partition(".")
-    seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
-    return seconds * 10**9 + int((digits + "000000000")[:9])
 
 
 def times_of(data: bytes) -> set[int]:
@@ -159,7 +151,7 @@ def test_no_time_is_invented(capture: Capture) -> None:
         entry = wire.parse(line.raw)
         if entry.at is None or capture.adapter == "lines" or str(capture) in CLOSED:
             continue
-        assert nanoseconds(re.sub(r"Z$|[+-]\d\d:\d\d$", "", entry.at)) in known, f"{line.record}: {entry.at}"
+        assert nanoseconds(zoneless(entry.at)) in known, f"{line.record}: {entry.at}"
 
 
 @each()
