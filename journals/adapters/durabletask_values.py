@@ -96,14 +96,14 @@ def stamp(given: Any) -> str | None:
     day, clock, digits, zone = found.groups()
     if is_unset(given):
         return None
-    try:
-        datetime.fromisoformat(f"{day}T{clock}")
-    except ValueError:
-        return None
     if zone and zone.lstrip("+-").replace(":", "") == "0000" and digits and len(digits) == 6 and digits.endswith("000"):
         digits = digits[:3].rstrip() if digits != "000000" else ""  # the protocol's JSON has 0, 3, 6 or 9 digits
     zone = "Z" if zone is None or zone in ("z", "Z") or zone.strip("+-").replace(":", "") == "0000" else zone
     zone = zone if zone == "Z" or ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    try:
+        datetime.fromisoformat(f"{day}T{clock}{zone.replace('Z', '+00:00')}").astimezone(UTC)
+    except (ValueError, OverflowError):  # no such day, hour or zone
+        return None
     return f"{day}T{clock}{f'.{digits}' if digits else ''}{zone}"
 
 

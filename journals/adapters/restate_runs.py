@@ -127,9 +127,9 @@ def moment(stamp: str | None) -> datetime | None:
     """An RFC 3339 time in UTC; None for anything else."""
     try:
         made = datetime.fromisoformat(stamp or "")
-    except ValueError:
+        return made.astimezone(UTC) if made.tzinfo else made.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return made.astimezone(UTC) if made.tzinfo else made.replace(tzinfo=UTC)
 
 
 def awakeable_id(run: str, index: int) -> str:

@@ -79,8 +79,8 @@ def seconds_of(value: Any) -> Decimal | None:
 
 
 def utc_seconds(seconds: Decimal | None) -> str | None:
-    """Epoch seconds as RFC 3339 UTC, to the digit that was recorded."""
-    return None if seconds is None else _stamp(seconds)
+    """Epoch seconds as RFC 3339 UTC, to the digit that was recorded; None when absent or beyond the year 9999."""
+    return _stamp(seconds) if seconds is not None and 0 <= seconds * 1000 <= _LAST_MS else None
 
 
 def opaque(stored: str, *, form: str) -> dict[str, Any]:

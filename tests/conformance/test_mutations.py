@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from journals.adapters import ADAPTERS
@@ -35,3 +37,19 @@ def test_a_fault_is_seen() -> None:
     made = read("aws", files_of(capture.files))
     short = type(made)(made.adapter, made.files, made.items[1:])
     assert any("counted" in fault for fault in short.faults())
+
+
+EDGES = (
+    "9999-12-31T23:59:59-02:00", "0001-01-01T00:00:00+02:00", "2026-08-05T07:00:00+40:00", "2026-02-30T00:00:00Z", "2026-08-05T24:61:61Z",
+)  # fmt: skip
+TIME = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[0-9.]*(?:Z|[+-]\d\d:?\d\d)?")
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("adapter", list(ADAPTERS))
+def test_impossible_times_are_borne(adapter: str, edge: str) -> None:
+    """Each time of a file is one that no calendar has, or that leaves the calendar when it is turned into UTC."""
+    found = [c for c in captures() if c.adapter == adapter and c.size < 15_000 and TIME.search(c.files[0][1])]
+    for capture in found[:: max(1, len(found) // 4)]:
+        made = tuple((path, TIME.sub(edge.encode(), data)) for path, data in capture.files)
+        assert read(adapter, files_of(made)).faults() == [], capture
