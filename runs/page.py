@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from drainboard import wire
 
 from journals import store
+from runs.consent import happened_at
 from runs.models import Run, Step
 
 STEPS: Final = 100  # rows of one page
@@ -227,6 +229,11 @@ class OpenEntry:
     def shown(self) -> list[Value]:
         """The fields that a step's detail shows in full."""
         return [Value(name, WORDS[name], raw) for name, raw in self.values.items() if name in WORDS]
+
+    @property
+    def happened(self) -> datetime | None:
+        """When it happened: the database's time for what was written here, the source's for what was imported."""
+        return happened_at(self.stored)
 
     @property
     def preview(self) -> str:

@@ -314,6 +314,16 @@ def test_entries_go_by_the_numbers_of_their_source(http: Client) -> None:
     assert http.get(f"/runs/{run.key}/entries/40/out.txt").content == b'"forty"'
 
 
+def test_entries_of_another_runtime_show_when_they_happened_there(http: Client) -> None:
+    run = imported(
+        b'{"run":"f-1","seq":1,"at":"2020-02-03T04:05:06.789Z","kind":"run.started","agent":"a"}',
+        b'{"run":"f-1","seq":2,"kind":"tool.result","name":"t","step":1,"out":1}',
+    )
+    table = http.get(f"/runs/{run.key}/entries/").text.partition("<table")[2]
+    assert "2020-02-03T04:05:06.789" in table
+    assert table.count("<time") == 1  # no time of ours stands for the one that is not told
+
+
 @pytest.mark.parametrize("tab", ["entries", "raw"])
 def test_the_last_entry_of_an_imported_run_is_reached(http: Client, tab: str) -> None:
     """What an import says about a run stands in its journal too, and counts as no entry of the source."""
