@@ -313,6 +313,7 @@ class Listed:
     error: str = ""  # the last one, of a failed run
     doubled: bool = False  # an effect may have happened twice
     seen_at: datetime | None = None  # when the run was first seen here
+    concern: Mapping[str, Any] | None = None  # the step that a group is about: {branch, step, name}
 
 
 def listed(rows: Sequence[Run]) -> list[Listed]:

@@ -132,3 +132,15 @@ def test_a_run_held_before_its_second_send_is_not_said_to_have_had_two_effects(t
     found = queries.Run.objects.get(key=worker.key)
     assert (found.status, "key_unstable" in found.findings) == ("held", True)
     assert not queries.Run.objects.filter(queries.doubled()).exists()
+
+
+def test_a_row_names_the_step_that_its_group_is_about(http: Client) -> None:
+    imported(
+        "theirs", {"kind": "run.started"},
+        *({"kind": f"tool.{word}", "name": "send_refund", "step": 1, "attempt": n} for n, word in ((1, "started"), (2, "started"), (2, "result"))),
+        {"kind": "model.result", "name": "sum_up", "step": 2},
+    )  # fmt: skip
+    page = http.get("/").content.decode()
+    assert "two effects?" in page
+    assert "1 send_refund" in page
+    assert "sum_up" not in page
