@@ -9,11 +9,15 @@ import os
 import sys
 from pathlib import Path
 
+NO_SUCH = ("42P01", "42703", "42883")  # PostgreSQL's undefined table, column, function
+
 
 def main() -> int:
     """Run one command; what keeps it from starting is said in one sentence, without a traceback."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    import psycopg
     from django.core.management import execute_from_command_line
+    from django.db import ProgrammingError
 
     from config.account import AccountUnusable
     from config.attach import attached
@@ -25,6 +29,13 @@ def main() -> int:
             execute_from_command_line(sys.argv)
     except (AccountUnusable, BadSetting, DataFolderUnusable, ServerBusy, ServerFailed) as error:
         sys.stderr.write(f"drainboard: {error}\n")
+        return 2
+    except (ProgrammingError, psycopg.ProgrammingError) as error:
+        if getattr(error.__cause__ or error, "sqlstate", "") not in NO_SUCH:
+            raise
+        sys.stderr.write(
+            f"drainboard: the database has no tables of this release: run manage.py prepare ({str(error).splitlines()[0]})\n"
+        )
         return 2
     return 0
 

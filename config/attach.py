@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from config.embedded import SUPERUSER, Server, ServerBusy, make_data_folder, shared_use, wait_for_users
+from config.embedded import SUPERUSER, Server, ServerBusy, ServerFailed, make_data_folder, shared_use, wait_for_users
 from config.env import Database, Environment
 
 NO_DATABASE = frozenset({"", "help", "version", "--help", "--version", "-h", "up", "collectstatic"})
@@ -128,6 +129,28 @@ def _attach(stack: ExitStack, data: Path, env: Environment, *, command: str) -> 
             break
     export_addresses(server, env)
     export_secret_key(data)
+    if command not in AS_OWNER and _is_empty(server):
+        _fill(data)
+
+
+def _is_empty(server: Server) -> bool:
+    """Whether the database has no tables yet: nobody has started Drainboard with this data folder."""
+    import psycopg
+
+    from config.roles import DATABASE_NAME, OWNER_ROLE
+
+    with psycopg.connect(**server.database(OWNER_ROLE, DATABASE_NAME).conninfo()) as connection:
+        found = connection.execute("SELECT to_regclass('public.django_migrations')").fetchone()
+    return found is None or found[0] is None
+
+
+def _fill(data: Path) -> None:
+    """Make the tables and the first admin, as a start does, so that a first command has what it works on."""
+    _say(f"drainboard: a new database in {data} (DRAINBOARD_DATA names another folder)")
+    manage = Path(__file__).resolve().parent.parent / "manage.py"
+    made = subprocess.run([sys.executable, str(manage), "prepare"], stdout=sys.stderr, check=False)  # noqa: S603
+    if made.returncode:
+        raise ServerFailed("the new database could not be prepared; what failed is said above")
 
 
 def _say(text: str) -> None:

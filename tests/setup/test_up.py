@@ -13,9 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from config.attach import url_of
+from config.env import Environment
 
 pytestmark = pytest.mark.processes
 BASE = Path(__file__).resolve().parents[2]
@@ -237,3 +241,29 @@ def test_commands_start_the_database_for_themselves_and_stop_it(data: Path) -> N
     }
     assert not (data / "postgres/data/postmaster.pid").exists()
     shutil.rmtree(data)
+
+
+def test_a_first_command_finds_a_database_that_it_can_work_on(data: Path, tmp_path: Path) -> None:
+    up = Up(data, port=free_port())
+    file = tmp_path / "run.jsonl"
+    file.write_bytes(b'{"run":"r-1","seq":1,"kind":"run.started"}\n')
+    done = subprocess.run(
+        up.command("import_journal", str(file), "--json"), cwd=BASE, env=up.variables(), capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert json.loads(done.stdout)["files"][0]["entries_read"] == 1
+    assert f"a new database in {data}" in done.stderr
+    assert "Traceback" not in done.stderr
+    shutil.rmtree(data)
+
+
+def test_a_database_without_tables_is_named() -> None:
+    known = Environment(os.environ).database("DATABASE_URL")
+    assert known is not None
+    empty = url_of(replace(known, name="postgres"))
+    tried = subprocess.run(
+        [sys.executable, str(BASE / "manage.py"), "show_run", "r-1"], cwd=BASE, env={**os.environ, "DATABASE_URL": empty},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert tried.returncode == 2
+    assert "manage.py prepare" in tried.stderr
+    assert "Traceback" not in tried.stderr
