@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from config.attach import url_of
-from config.env import Environment
+from config.env import Database
 
 pytestmark = pytest.mark.processes
 BASE = Path(__file__).resolve().parents[2]
@@ -257,9 +257,8 @@ def test_a_first_command_finds_a_database_that_it_can_work_on(data: Path, tmp_pa
 
 
 def test_a_database_without_tables_is_named() -> None:
-    known = Environment(os.environ).database("DATABASE_URL")
-    assert known is not None
-    empty = url_of(replace(known, name="postgres"))
+    known = connection.settings_dict
+    empty = url_of(Database("postgres", known["USER"], known["PASSWORD"], known["HOST"], int(known["PORT"] or 5432)))
     tried = subprocess.run(
         [sys.executable, str(BASE / "manage.py"), "show_run", "r-1"], cwd=BASE, env={**os.environ, "DATABASE_URL": empty},
         capture_output=True, text=True, check=False,
