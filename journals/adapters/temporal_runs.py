@@ -59,6 +59,8 @@ def ended(run: History, event: Event) -> list[Draft]:
     )
     if event.rest.get("workflowTaskCompletedEventId") is None:  # the server ended it, whatever a worker was doing
         run.cut_turn = run.task.attempt if run.task.state == "started" or run.lost_now else 0
+    elif word == "cancelled" and run.lost_turn:  # what ran in the lost turn was not run again
+        run.cut_turn = 1
     run.ended, run.task, run.status = word, Task(), event.type[len("WorkflowExecution") :]
     line: Draft = {"kind": f"run.{word}", "versions": _build(run)}
     if word == "completed":

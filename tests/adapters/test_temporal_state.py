@@ -252,7 +252,10 @@ def test_a_turn_that_was_lost_or_cut_off_may_hide_a_local_activity() -> None:
         "pendingWorkflowTask": {"state": "PENDING_WORKFLOW_TASK_STATE_SCHEDULED", "attempt": 1},
     }
     files = [InputFile.of("h.json", lost), InputFile.of("d.json", json.dumps(described).encode())]
-    for read_from in ([InputFile.of("h.json", cut)], files):
+    timed_out = {"type": "WorkflowTaskTimedOut", "timeoutType": "TIMEOUT_TYPE_START_TO_CLOSE"}
+    turn = [*begun, {"type": "WorkflowTaskCompleted"}]
+    left = history(*begun, timed_out, *turn, {"type": "WorkflowExecutionCanceled", "workflowTaskCompletedEventId": "7"})
+    for read_from in ([InputFile.of("h.json", cut)], [InputFile.of("h.json", left)], files):
         (pending,) = states(items(read_from))[-1]["pending"]
         assert (pending["step"], pending["name"]) == (1, None)
     ended_in_its_turn = history(

@@ -57,7 +57,7 @@ class DurableTask(World):
         self.turn()
         if ("timer", -step.id - 1000 * n) in self.numbers:
             self.add("TimerFired", timer_id=self.number("timer", -step.id - 1000 * n))
-        given = {"order": 1, **({"idempotency_key": f"k{step.id}"} if step.key else {})}
+        given = {"order": step.id, **({"idempotency_key": f"k{step.id}"} if step.key else {})}
         self.due[step.id] = n
         self.add("TaskScheduled", name=step.name, input=json.dumps(given), tags=None, version=None)
         self.events[-1]["event_id"] = self.number("task", step.id)

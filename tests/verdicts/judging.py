@@ -147,7 +147,12 @@ def _visible(world: World, unit: Unit, row: StepRow, summary: Summary) -> Iterat
         yield Said("not started, and it ran", about)
     if j.verdict == Verdict.WAITING and step.kind != "child" and unit.begun:
         yield Said("waiting, and it ran", about)
-    if _dangerous(world, unit) and step.kind != "child" and not any(_covers(g, row) for g in summary.gaps):
+    if (
+        _dangerous(world, unit)
+        and step.kind != "child"
+        and not any(_covers(g, row) for g in summary.gaps)
+        and not _told_doubles(summary)(row)
+    ):
         yield Said("no gap before a repeat", about)
 
 
