@@ -22,11 +22,10 @@ def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
     if verdict == "may_run_twice" and confidence == "certain":
         return Sentence(f"{what} may run twice", "and has no result.", _repeat(found, native=native), "It was started")
     if verdict == "may_run_twice":
-        return Sentence(
-            f"{what} may run twice",
-            "Its runtime records a start late or not at all, so it may have begun without a trace.",
-            _repeat(found, native=native),
-        )
+        unseen = "Its runtime records a start late or not at all, so it may have begun without a trace."
+        recorded = found.get("effects") == "at_least_one"  # an answer is there, and yet it may come again
+        facts = str(found.get("reason") or unseen) if recorded else unseen
+        return Sentence(f"{what} may run twice", facts, _repeat(found, native=native))
     if verdict == "failed_may_have_run":
         return Sentence(
             f"{what} failed, and may have run",
@@ -38,7 +37,7 @@ def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
             f"{what} waits", "It is parked and no worker is busy with it.", "It goes on when what it waits for arrives."
         )
     return Sentence(
-        f"Nothing is proven about {what[0].lower() + what[1:]}",
+        f"Nothing is proven about {'s' + what[1:] if what.startswith('Step ') else what}",
         str(found.get("reason") or "The journal has a hole, a torn end or an unreadable part here."),
         "Treat it as if it may have run; a complete export would settle it.",
     )
@@ -55,7 +54,9 @@ def _repeat(found: Mapping[str, Any], *, native: bool) -> str:
 
 
 def step_name(found: Mapping[str, Any]) -> str:
-    """`Step 4 send_refund`, `Step 3.1:2 lookup`, or its kind where it has no name."""
+    """`Step 4 send_refund`, `Step 3.1:2 lookup`, `send_refund` without a number, or its kind where it has no name."""
     branch, number = found.get("branch") or "", found.get("step")
+    if not branch and number is None and found.get("name"):
+        return str(found["name"])
     where = f"{branch}:{number}" if branch else (number if number is not None else "?")
     return f"Step {where} {found.get('name') or found.get('kind') or ''}".rstrip()

@@ -246,3 +246,16 @@ def test_findings_come_errors_first(tool_versions: dict[str, Any]) -> None:
 def test_an_attempt_without_an_answer_beside_one_with_a_result_is_a_possible_double() -> None:
     summary = file(started(1), started(1, attempt=2), result(1))  # the first one answered, the second one never did
     assert one(summary, "possible_double_effect").detail["unanswered"] == [2]
+
+
+def test_a_gap_card_says_what_is_recorded_and_names_no_number_that_is_not_known() -> None:
+    given = {
+        "verdict": "may_run_twice",
+        "confidence": "possible",
+        "name": "pay",
+        "reason": "A result is recorded, and yet.",
+    }
+    again = sentences.gap({**given, "step": 2, "effects": "at_least_one"}, native=False)
+    assert again.facts == "A result is recorded, and yet."
+    assert sentences.gap({**given, "step": None, "effects": "unknown"}, native=False).title == "pay may run twice"
+    assert sentences.gap({"verdict": "unknown", "name": "Pay"}, native=False).title == "Nothing is proven about Pay"
