@@ -67,7 +67,8 @@ def in_the_gap(step: Step, judged: Judged, *, is_last: bool, ground: Ground) -> 
         return True
     if judged.verdict != Verdict.FAILED_MAY_HAVE_RUN or not step.write:
         return False
-    return step.conflict or unanswered_error(step.errors[-1].entry.error) or (is_last and ground.in_flight)
+    may_be_tried_again = ground.in_flight and (is_last or bool(ground.torn))  # what is missing may hold the next try
+    return step.conflict or unanswered_error(step.errors[-1].entry.error) or may_be_tried_again
 
 
 def _gap(step: Step, judged: Judged, repeat: str) -> Gap:

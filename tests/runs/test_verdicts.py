@@ -312,3 +312,15 @@ def test_the_end_of_a_torn_file_is_named_in_its_gap() -> None:
     )
     gap = fold_import(imported([*numbered(START, model(1)), {**told, "seq": 3}])).gaps[0]
     assert "line 3 breaks off" in gap.reason
+
+
+def test_a_failed_write_may_be_tried_again_in_what_a_torn_file_lacks() -> None:
+    retry = {"kind": "timer.started", "name": "back-off", "step": 2, "until": "2026-09-01T09:00:00Z"}
+    lines = numbered(started(1), failed(1), retry)
+    torn = {
+        "kind": "note",
+        "name": "runtime.state",
+        "out": {"status": "running", "complete": False, "partial": "torn", "pending": [], "waiting": []},
+    }
+    folded = fold_import(imported([*lines, torn]))
+    assert [(g.step, g.verdict) for g in folded.gaps if g.entries and g.step == 1] == [(1, "failed_may_have_run")]
