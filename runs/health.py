@@ -146,9 +146,11 @@ def _diverged_findings(journal: Journal, ground: Ground) -> Iterator[Finding]:
             (d for s in reversed(journal.entries) if s.number in numbers and (d := difference(s)) is not None), None
         )
         over = not ground.in_flight and any(s.entry.kind == "run.completed" for s in journal.entries)
+        said = detail.get("message") if detail else None
+        told = said if isinstance(said, str) else None
         yield found(
             "nondeterministic_replay",
-            f"The code does not follow the journal{f' (entry {listed(numbers)})' if numbers else ''}: it asked for something else than was recorded.",
+            f"The code does not follow the journal{f' (entry {listed(numbers)})' if numbers else ''}: {told or 'it asked for something else than was recorded'}.",
             numbers,
             severity=Severity.WARNING if over else None,
             difference=detail,

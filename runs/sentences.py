@@ -15,10 +15,19 @@ class Sentence(NamedTuple):
     began: str = ""  # said before the time of the start, where that is known; `facts` then goes on
 
 
-def gap(found: Mapping[str, Any], *, native: bool) -> Sentence:
-    """The words of a gap card. `found` is one of the summary's gaps; the start's time is shown beside, not in the words."""
+def gap(found: Mapping[str, Any], *, native: bool, over: bool = False) -> Sentence:
+    """The words of a gap card. `found` is one of the summary's gaps; the start's time is shown beside, not in the words.
+
+    `over`: the run has ended, and not well, so nothing repeats the step by itself.
+    """
     what = step_name(found)
     verdict, confidence = found.get("verdict"), found.get("confidence")
+    if over and verdict in ("may_run_twice", "failed_may_have_run"):
+        return Sentence(
+            f"{what} may have run",
+            f"The run is over. {found.get('reason') or 'No result is recorded.'}",
+            "Look outside before anybody repairs it: a restart, a rewind or a new run does it again.",
+        )
     if verdict == "may_run_twice" and confidence == "certain":
         return Sentence(f"{what} may run twice", "and has no result.", _repeat(found, native=native), "It was started")
     if verdict == "may_run_twice":

@@ -26,6 +26,9 @@ from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
 from runs.models import Run
 
 CATCH_UP_S = 0.4  # a page waits this long for runs that have news; the rest is said to be behind
+LEFT_OPEN = ("may_run_twice", "failed_may_have_run")
+"""Verdicts of steps that stay a question when their run is over."""
+
 PILL_MEANS = {"gap": "attention", "nobody": "attention", "double": "broken", "near_limit": "attention"}
 
 
@@ -233,10 +236,11 @@ def _step(request: HttpRequest, run: Run, place: int) -> HttpResponse:
 
 def _head(run: Run) -> dict[str, Any]:
     """Status, cause and gaps in words."""
-    gaps = page.part(run, "gaps") if run.in_flight else []
+    native, over = run.runtime == "native", not run.in_flight
+    gaps = [gap for gap in page.part(run, "gaps") if not over or gap.get("verdict") in LEFT_OPEN]
     return {
         "gaps": [
-            {"found": gap, "words": sentences.gap(gap, native=run.runtime == "native"), **causes.gap_facts(run, gap)}
+            {"found": gap, "words": sentences.gap(gap, native=native, over=over), **causes.gap_facts(run, gap)}
             for gap in gaps[: causes.GAPS]
         ],
         "more_gaps": max(len(gaps) - causes.GAPS, 0),

@@ -314,6 +314,17 @@ def test_entries_go_by_the_numbers_of_their_source(http: Client) -> None:
     assert http.get(f"/runs/{run.key}/entries/40/out.txt").content == b'"forty"'
 
 
+def test_a_failed_run_still_asks_about_its_step_without_an_answer(http: Client) -> None:
+    run = imported(
+        b'{"run":"f-1","seq":1,"kind":"run.started","agent":"a"}',
+        b'{"run":"f-1","seq":2,"kind":"tool.started","name":"pay","step":1}',
+        b'{"run":"f-1","seq":3,"kind":"run.failed","error":{"type":"E","message":"m"}}',
+    )
+    html = http.get(f"/runs/{run.key}/").text
+    assert "Step 1 pay may have run" in html
+    assert "The run is over." in html
+
+
 def test_entries_of_another_runtime_show_when_they_happened_there(http: Client) -> None:
     run = imported(
         b'{"run":"f-1","seq":1,"at":"2020-02-03T04:05:06.789Z","kind":"run.started","agent":"a"}',
