@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from journals import errors, ingest
 from journals.access import Bearer, authenticate
 from journals.adapters.base import InputFile, shown
-from journals.adapters.otel_forms import Read, is_json, read_spans
+from journals.adapters.otel.forms import Read, is_json, read_spans
 from journals.files import CannotOpen, Found, Limits, open_input
 from journals.imports_models import BATCHES
 from journals.tasks import nudge

@@ -1,9 +1,8 @@
-"""The adapters, by the word that names their format. A new runtime is one module and one line here."""
+"""The adapters, by the word that names their format. A new runtime is one package and one word here."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
@@ -27,7 +26,5 @@ NATIVE: Final = AdapterInfo(
 
 _MODULES: Final = ("temporal", "dbos", "aws", "restate", "otel", "cloudflare", "durabletask", "langgraph", "lines")
 
-ADAPTERS: Final[dict[str, ModuleType]] = {
-    name: import_module(f"{__name__}.{name}") for name in _MODULES if find_spec(f"{__name__}.{name}") is not None
-}
+ADAPTERS: Final[dict[str, ModuleType]] = {name: import_module(f"{__name__}.{name}") for name in _MODULES}
 """By format name, in the order in which they are asked; `lines` comes last because its files say the least about themselves."""

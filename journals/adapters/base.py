@@ -1,6 +1,6 @@
 """What an adapter is: a pure reader of one runtime's export. Bytes in, journal lines out; no Django, no clock, no network.
 
-An adapter is a module with the constants `INFO: AdapterInfo` and the functions
+An adapter is a package (or a module) with the constants `INFO: AdapterInfo` and the functions
 
     sniff(files) -> float            how sure it is that it can read these files, 0 to 1; looks at `head` only
     read(files, options) -> Iterator[Item]

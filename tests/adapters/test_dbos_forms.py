@@ -12,7 +12,7 @@ from drainboard import wire
 
 from journals.adapters import dbos
 from journals.adapters.base import InputFile
-from journals.adapters.dbos_values import looks_pickled, payload
+from journals.adapters.dbos.values import looks_pickled, payload
 from journals.adapters.pgdump import cell
 from journals.adapters.values import seconds_of, utc, utc_seconds
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from journals.adapters.base import Partial, Refused, Unread
-from journals.adapters.langgraph_values import value_of
+from journals.adapters.langgraph.values import value_of
 from tests.runs.journal import codes, read_files
 
 from .langgraph_exports import Read, Tables, read, read_tables, straight

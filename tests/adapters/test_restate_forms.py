@@ -11,7 +11,7 @@ import pytest
 from journals.adapters import restate
 from journals.adapters.base import Counted, InputFile, Line, Note, Options, Partial, Refused, Unread
 from journals.adapters.protobuf import MalformedProtobuf, Message
-from journals.adapters.restate_runs import awakeable_id
+from journals.adapters.restate.runs import awakeable_id
 from tests.adapters.restate_captures import capture, lines, read, rows, snapshot, state, steps
 from tests.runs.journal import codes, read_files
 

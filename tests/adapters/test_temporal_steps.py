@@ -9,7 +9,7 @@ import pytest
 from drainboard import wire
 from drainboard.versions import tool_digest
 
-from journals.adapters import temporal_names as names
+from journals.adapters.temporal import names
 from tests.adapters.temporal_captures import data, lines, made, payload, read, state, states
 
 

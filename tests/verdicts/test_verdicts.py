@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from journals.adapters import dbos_state, temporal_facts
+from journals.adapters.dbos import state as dbos_state
+from journals.adapters.temporal import facts as temporal_facts
 from runs import gaps, verdicts
 from tests.verdicts.running import WORLDS, Tally, run
 
