@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote_plus, urlencode, urlsplit
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -13,6 +13,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
 from journals import errors
+from journals.adapters.base import shown
 
 API: Final = "/api/v1/"
 Get = Callable[[HttpRequest], HttpResponseBase]
@@ -26,7 +27,8 @@ def told(get_response: Get) -> Get:
     """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        response = _refused_address(request) or get_response(request)
+        nul = _nul(request)
+        response = (_refused_address(request, nul) if nul else None) or get_response(request)
         if _unsent(request, response):
             return _to_the_form(request)
         if response.status_code < HTTPStatus.BAD_REQUEST:
@@ -59,12 +61,24 @@ def _to_the_form(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(to)
 
 
-def _refused_address(request: HttpRequest) -> HttpResponse | None:
-    """The answer to an address with U+0000, which names nothing here and which PostgreSQL has no text for; else None."""
+def _nul(request: HttpRequest) -> str:
+    """Where the address holds U+0000, which names nothing here and which PostgreSQL has no text for; "" for nowhere."""
     if "\0" in request.path_info:
-        return render(request, "404.html", status=404)
+        return "path"
     query = request.META.get("QUERY_STRING", "")
-    return render(request, "400.html", status=400) if "%00" in query or "\0" in query else None
+    if "%00" not in query and "\0" not in query:
+        return ""
+    named = (part.partition("=")[0] for part in query.split("&") if "%00" in part or "\0" in part)
+    return f"query parameter `{shown(unquote_plus(next(named)), 60)}`"
+
+
+def _refused_address(request: HttpRequest, nul: str) -> HttpResponse | None:
+    if nul == "path":
+        return render(request, "404.html", status=404)
+    said = f"The {nul} holds a NUL character (%00), which nothing here has in its name."
+    if request.path_info.startswith(API):
+        return JsonResponse(errors.MalformedRequest(said).body(), status=400)
+    return render(request, "400.html", {"exception": said}, status=400)
 
 
 def _kept(old: HttpResponseBase, new: HttpResponse) -> HttpResponse:

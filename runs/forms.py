@@ -47,13 +47,14 @@ VIEW_TITLES: Final = {
     "": "Every run, ended ones too",
 }
 PAGE: Final = 50  # rows
+SEARCH: Final = 2_000  # characters; a run's id has up to 1,200 bytes, and the key of a step holds one
 
 
 class FilterForm(forms.Form):
     """Every field may be absent. `version` is `prompt refund-policy@14`, `model m-5` or `tool send_refund`,
     with `≠` or `!` before it; without the first word it is looked for among prompts, models and tools."""
 
-    q = forms.CharField(required=False, max_length=400, strip=True)
+    q = forms.CharField(required=False, max_length=SEARCH, strip=True)
     view = forms.ChoiceField(required=False, choices=[(v, v) for v in VIEWS])
     environment = forms.CharField(required=False, max_length=200)
     agent = forms.CharField(required=False, max_length=200)
@@ -74,6 +75,12 @@ class FilterForm(forms.Form):
         for name, field in self.fields.items():
             if isinstance(field, forms.ChoiceField):
                 field.error_messages["invalid_choice"] = f"no such {name}: %(value)s"
+            elif isinstance(field, forms.CharField):
+                called = "the search" if name == "q" else f"the filter “{name}”"
+                field.error_messages |= {
+                    "max_length": f"{called} has %(show_value)d characters, the limit is %(limit_value)d",
+                    "null_characters_not_allowed": f"{called} holds a NUL character, which no name has",
+                }
 
 
 class Tag(NamedTuple):
@@ -100,6 +107,7 @@ class Filters:
     order: str = ""
     after: int | None = None  # rows behind this head id in the list's order
     before: int | None = None
+    nothing: bool = False  # a text was refused, so no run is looked for: all runs would look like an answer
 
     @classmethod
     def read(cls, data: QueryDict) -> tuple[Filters, dict[str, list[str]]]:
@@ -107,15 +115,17 @@ class Filters:
         form = FilterForm(data)
         form.is_valid()
         clean: dict[str, Any] = {k: v for k, v in form.cleaned_data.items() if v not in (None, "")}
+        texts = (name for name, field in form.fields.items() if type(field) is forms.CharField)
+        clean["nothing"] = any(name in form.errors for name in texts)
         return cls(**clean), {name: [str(e) for e in errors] for name, errors in form.errors.items()}
 
     def url(self, **changes: Any) -> str:
         """The address of the list with these changes; cursors go unless they are given."""
-        made = replace(self, **{"after": None, "before": None, **changes})
+        made = replace(self, **{"after": None, "before": None, "nothing": False, **changes})
         query = QueryDict(mutable=True)
         for field in fields(made):
             value = getattr(made, field.name)
-            if value not in (None, ""):
+            if value not in (None, "") and value is not False:
                 query[field.name] = str(value)
         return reverse("runs:list") + (f"?{query.urlencode()}" if query else "")
 
@@ -140,4 +150,4 @@ class Filters:
     @property
     def narrowed(self) -> bool:
         """Something is filtered out."""
-        return bool(self.tags() or self.view or self.environment)
+        return bool(self.tags() or self.view or self.environment or self.nothing)

@@ -143,7 +143,7 @@ def view_condition(view: str) -> Q | None:
 
 def matching(filters: Filters) -> QuerySet[Run]:
     """The runs that a filter names, in no order."""
-    found = Run.objects.all()
+    found = Run.objects.filter(pk__in=[]) if filters.nothing else Run.objects.all()
     view = view_condition(filters.view)
     if view is not None and filters.view:
         found = found.filter(view)
@@ -367,7 +367,7 @@ def counted(filters: Filters) -> dict[str, Capped]:
     """Capped counts of every shortcut in the filter's environment (at most three seconds old), and of the filter as `shown`."""
     key = f"runs:views:{tag_of(filters.environment)}"
     views = cache.get_or_set(key, lambda: view_counts(filters.environment), COUNTS_S) or {}
-    if not filters.tags() and filters.view in views:
+    if not (filters.tags() or filters.nothing) and filters.view in views:
         return {**views, "shown": views[filters.view]}
     return {**views, **capped_counts({"shown": matching(filters)})}
 

@@ -100,3 +100,35 @@ def _import(run: str, at: str = "2026-09-01T08:00:00Z") -> None:
         source_name="file", runtime="lines", import_id=1, actor="import:1", items=[foreign(line)], agent="old", environment=""
     )  # fmt: skip
     projection.catch_up()
+
+
+def test_a_search_is_as_long_as_the_longest_id(http: Client, token: Callable[..., str]) -> None:
+    story.completed(token, "other")
+    longest = "r" * 1_200
+    _import(longest)
+    assert longest in http.get("/runs/", {"q": longest}).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ({"q": "x" * 2_001}, "the search has 2001 characters, the limit is 2000"),
+        ({"agent": "x" * 201}, "the filter “agent” has 201 characters"),
+    ],
+)
+def test_a_text_that_cannot_be_looked_for_finds_nothing_and_says_why(
+    http: Client, token: Callable[..., str], query: dict[str, str], why: str
+) -> None:
+    story.completed(token, "not-an-answer")
+    text = http.get("/runs/", query).content.decode()
+    assert why in text
+    assert "No run was looked for" in text
+    assert "not-an-answer" not in text
+    assert "<b>0</b>" in text.partition('class="shown"')[2][:30]
+
+
+@pytest.mark.parametrize("address", ["/runs/", "/imports/", "/api/v1/runs"])
+def test_a_nul_character_is_named(http: Client, address: str) -> None:
+    answer = http.get(f"{address}?view=&source=a%00b")
+    assert answer.status_code == 400
+    assert "query parameter `source` holds a NUL character" in answer.content.decode()
