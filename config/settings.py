@@ -11,6 +11,7 @@ from csp.constants import NONE, SELF
 from psycopg.conninfo import make_conninfo
 
 from config import logs
+from config.embedded import Server
 from config.env import BadSetting, Database, Environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -84,6 +85,8 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASE = ENV.database("DATABASE_URL") or Database("drainboard", "", "", "", 5432)
 # For what the web role may not do (partitions ahead of need); the same database, the owner's role.
+# False when an operator gave DATABASE_URL; `up` sets it too, to the socket of its own server.
+DATABASE_IS_EMBEDDED = DATABASE.host in ("", str(Server(DRAINBOARD_DATA).socket_folder()))
 DATABASE_OWNER = ENV.database("DATABASE_OWNER_URL") or DATABASE
 DATABASES = {
     "default": {

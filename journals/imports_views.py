@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from journals import access, errors, imports_queries, ingest
 from journals.imports_api import answer_file
 from journals.imports_forms import ImportForm
-from journals.imports_how import how_to
+from journals.imports_how import how_to, manage_py, manage_py_needs
 from journals.imports_models import Import, ImportFile
 from journals.imports_received import check_size, found_upload
 from journals.tasks import nudge
@@ -50,6 +50,8 @@ def _how(request: HttpRequest) -> dict[str, object]:
     here = request.build_absolute_uri("/").rstrip("/")
     return {
         "runtimes": how_to(),
+        "manage_py": manage_py(),
+        "manage_py_needs": manage_py_needs(),
         "connection": f"export DRAINBOARD={here}\nexport DRAINBOARD_TOKEN=    # shown once when the token is made",
         "may_import": access.has_role(request.user, "operator"),
         "may_administer": access.has_role(request.user, "admin"),

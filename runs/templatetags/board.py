@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 
+from journals import imports_how
 from runs import pretty as shown
 from runs.words import SEVERITIES, word_for
 
@@ -24,6 +25,12 @@ _SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 NONE = "\u2013"  # an en dash: there is no value
 MINUS = "\u2212"
 NARROW = "\u202f"  # a narrow space that does not break
+
+
+@register.simple_tag
+def manage_py() -> str:
+    """The words that run a command on this server's database in another shell."""
+    return imports_how.manage_py()
 
 
 @register.simple_tag

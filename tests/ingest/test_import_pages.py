@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,31 @@ def test_every_command_can_be_pasted_as_it_stands(one: HowTo) -> None:
         assert name in one.commands or name.removesuffix(".json") in one.commands
         assert name in one.by_command
         assert name in one.by_api
+
+
+@pytest.mark.parametrize(
+    ("data", "embedded", "command", "needs"),
+    [
+        ("", True, ".venv/bin/python manage.py import_journal", ""),
+        ("/srv/my data", True, "DRAINBOARD_DATA='/srv/my data' .venv/bin/python manage.py import_journal", ""),
+        ("/srv/data", False, ".venv/bin/python manage.py import_journal", "with the server's DATABASE_URL"),
+    ],
+)
+def test_a_command_names_the_servers_database(
+    data: str, embedded: bool, command: str, needs: str, client: Client, people: dict[str, Any], settings: Any
+) -> None:
+    settings.DRAINBOARD_DATA = Path(data) if data else settings.BASE_DIR / ".drainboard"
+    settings.DATABASE_IS_EMBEDDED = embedded
+    alice = signed_in(client, people, "alice")
+    for page in ("/imports/how/", "/runs/"):
+        text = alice.get(page).content.decode()
+        assert escape(command) in text
+        assert ("DRAINBOARD_DATA=" in text) is command.startswith("DRAINBOARD_DATA=")
+    assert escape(needs) in alice.get("/imports/how/").content.decode()
+
+
+def test_texts_hold_no_marks_of_another_language() -> None:
+    assert [one.name for one in how_to() if "`" in one.title + one.proves + one.together] == []
 
 
 def test_the_lines_that_the_page_shows_are_a_journal(importing: Importing) -> None:

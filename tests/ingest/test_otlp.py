@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.urls import reverse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from journals import otlp
+from journals.imports_how import how_to
 from journals.imports_models import Import, ImportFile
 from journals.models import Token
 from runs import projection
@@ -78,6 +80,14 @@ def test_a_batch_of_json_becomes_a_run(send: Send, scope: str) -> None:
     imported = Import.objects.get()
     assert imported.actor == f"otlp:{Token.objects.get().name}"
     assert (imported.format, imported.source) == ("otel", "otel")
+
+
+def test_the_span_that_the_page_shows_becomes_a_run(send: Send) -> None:
+    """The command as it is pasted, with a `curl` that prints what it would send."""
+    (shown,) = (one.by_api for one in how_to() if one.name == "otel")
+    made = subprocess.run(["bash", "-c", f"curl() {{ cat; }}\n{shown}"], capture_output=True, check=True)
+    assert send(made.stdout).status_code == 200
+    assert (the_run().agent, the_run().status) == ("refund-agent", "completed")
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -43,7 +43,7 @@ INFO: Final = AdapterInfo(
         read="never",
         attempts=False,
         says_end=False,
-        note="LangGraph records a node only when it has ended, and no tries; with durability `async` or `exit` a crash loses even nodes that had ended.",
+        note="LangGraph records a node only when it has ended, and no tries; with durability async or exit a crash loses even nodes that had ended.",
     ),
     capabilities=frozenset({"stop", "resume", "approve"}),
     controls=CONTROLS,
