@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from drainboard import wire
 
 from journals import store
+from journals.adapters import ADAPTERS
 from runs.consent import happened_at
 from runs.models import Run, Step
 
@@ -50,6 +51,7 @@ class StepRow:
     model: Held | None
     tools: Held | None
     dots: Sequence[str]  # a meaning for each attempt, at most 8
+    more: str  # why there may have been more attempts than are recorded; '' where there were not
     took_s: float | None
     after: int = 0  # cursor of the page that it is on
     open: bool = False
@@ -78,7 +80,7 @@ def steps(run: Run, *, after: int = 0, opened: Sequence[int] = ()) -> Window:
     rows = list(Step.objects.filter(run=run, ord__gt=after).order_by("ord")[: STEPS + 1])
     more, rows = len(rows) > STEPS, rows[:STEPS]
     last = _versions_before(run, rows[0].ord) if rows else {}
-    made = [_step_row(step, last) for step in rows]
+    made = [_step_row(run, step, last) for step in rows]
     for row in made:
         if row.step.ord in opened:
             open_step(run, row)
@@ -100,7 +102,7 @@ def page_of(place: int) -> int:
 def step_row(run: Run, place: int) -> StepRow | None:
     """One step's row, not opened."""
     step = Step.objects.filter(run=run, ord=place).first()
-    return _step_row(step, _versions_before(run, place)) if step else None
+    return _step_row(run, step, _versions_before(run, place)) if step else None
 
 
 def open_step(run: Run, row: StepRow) -> None:
@@ -143,7 +145,7 @@ def components(name: str, value: Any) -> dict[str, str]:
     return {"": str(value)} if value is not None else {}
 
 
-def _step_row(step: Step, last: dict[str, Any]) -> StepRow:
+def _step_row(run: Run, step: Step, last: dict[str, Any]) -> StepRow:
     versions = step.versions if isinstance(step.versions, Mapping) else {}
     held = {name: _held(name, versions.get(name), last) for name in ("prompt", "model", "tools")}
     _remember(last, versions)
@@ -160,6 +162,7 @@ def _step_row(step: Step, last: dict[str, Any]) -> StepRow:
         held["model"],
         held["tools"],
         _dots(step),
+        _more(run, step),
         took,
         page_of(step.ord),
     )
@@ -184,6 +187,31 @@ def _held(name: str, value: Any, last: Mapping[str, Any]) -> Held | None:
 def short(version: str) -> str:
     """A digest by its first 8 characters; anything else as it is."""
     return version.removeprefix("sha256:")[:8] if version.startswith("sha256:") else version
+
+
+NO_RECORD: Final = "This runtime keeps no record of a second execution: at least this many"
+
+
+def keeps_tries(run: Run) -> bool:
+    """Whether a second execution of a step leaves a record of its own."""
+    adapter = ADAPTERS.get(run.runtime)
+    return run.native or (adapter is not None and adapter.INFO.evidence.attempts)
+
+
+def _more(run: Run, step: Step) -> str:
+    if step.effect != "write" or not step.attempts or step.effects == "one" or run.native:
+        return ""
+    if not keeps_tries(run):
+        return NO_RECORD
+    unproven = step.attempts == 1 and step.effects == "at_least_one"
+    return "What is recorded does not prove that it was the only one" if unproven else ""
+
+
+def repeats_unseen(run: Run) -> int:
+    """Writes of a run that is over that happened at least once, where a second time would leave no record."""
+    if run.in_flight or keeps_tries(run):
+        return 0
+    return Step.objects.filter(run=run, effect="write", effects="at_least_one").count()
 
 
 def _dots(step: Step) -> list[str]:

@@ -245,6 +245,7 @@ def _head(run: Run) -> dict[str, Any]:
         ],
         "more_gaps": max(len(gaps) - causes.GAPS, 0),
         "cause": causes.cause(run),
+        "repeats_unseen": page.repeats_unseen(run),
         "findings": (findings := page.part(run, "findings")),
         "limits": limit_words.worded(page.part(run, "limits")),
         "open_findings": any(f.get("severity") == "error" for f in findings),
