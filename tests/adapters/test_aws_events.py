@@ -207,6 +207,24 @@ def test_a_running_execution_may_be_in_a_step_that_has_no_record_yet() -> None:
     assert (held_up.state()["pending"], held_up.state()["status"]) == ([], "parked")
 
 
+def test_an_invocation_that_ends_in_the_middle_of_a_step_says_nothing_of_the_branches_beside_it() -> None:
+    forked = (
+        child("ContextStarted", "Parallel", (1,), "fan out"),
+        child("ContextStarted", "ParallelBranch", (1, 1), "parallel-branch-0"),
+        child("ContextStarted", "ParallelBranch", (1, 2), "parallel-branch-1"),
+        child("StepStarted", "tool", (1, 1, 1), "send_refund"),
+    )
+    for end in ((), (("InvocationCompleted",),)):
+        assert [(p["branch"], p["step"], p["state"]) for p in told(*forked, *end).state()["pending"]] == [
+            ("1.1", 1, "STARTED"),
+            ("1.2", 1, "no_record"),
+        ]
+    later = told(*forked, ("InvocationCompleted",), child("StepStarted", "tool", (1, 2, 1), "book_flight"))
+    assert [d["name"] for d in later.state()["doubles"]] == ["book_flight"]
+    waits = child("WaitStarted", "Wait", (1, 1, 1), "cool off")
+    assert told(*forked[:3], waits, ("InvocationCompleted",)).state()["pending"] == []
+
+
 def test_invocations_that_leave_nothing_are_a_loop() -> None:
     made = told(("StepStarted", "a", "x"), *[("InvocationCompleted",)] * 5)
     assert (made.state()["status"], made.state()["loop"]["recoveries"]) == ("stuck", 5)
