@@ -114,6 +114,26 @@ def test_writes_of_a_checkpoint_that_was_never_saved_are_kept_and_would_run_agai
     assert [str(r.judged.verdict) for r in summary.steps if r.step.name == "pay"] == ["may_run_twice"]
 
 
+def test_writes_of_a_lost_checkpoint_run_again_until_the_one_made_in_its_place_has_their_results() -> None:
+    made = Tables()
+    made.checkpoint(-1)
+    first = made.checkpoint(0, "plan")
+    made.write(first, "plan")
+    lost = made.checkpoint(1, "a", "b", ran=["plan"])
+    made.write(lost, "a")
+    made.write(lost, "b")
+    made.checkpoints.pop()
+    again = made.checkpoint(1, "a", "b", n=2, ran=["plan"], resumed=True)
+    made.write(again, "a")
+    branches = {r.step.branch: str(r.judged.verdict) for r in told(made).steps if r.step.name == "b"}
+    assert [verdict for branch, verdict in branches.items() if branch.startswith("lost-")] == ["may_run_twice"]
+    assert [(g["name"], g["why"], g["from"]) for g in made.read().state["again"]] == [
+        ("b", "checkpoint_not_saved", again),
+    ]
+    made.write(again, "b")
+    assert "again" not in made.read().state
+
+
 def test_going_on_after_a_crash_is_seen_in_the_rows() -> None:
     made = Tables()
     made.checkpoint(-1)

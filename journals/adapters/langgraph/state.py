@@ -306,11 +306,14 @@ def _double(item: Item, why: str) -> dict[str, Any]:
 
 def _again(ground: Ground) -> list[dict[str, Any]] | None:
     """Recorded steps that would run again: those behind the checkpoint that the runtime would go on from, and those whose own
-    checkpoint was never saved."""
+    checkpoint was never saved. The checkpoint made in the place of a lost one has the same step number: its tasks repeat the lost
+    ones, until they have a result of their own."""
     thread = ground.thread
     stages = [s for c in _behind(thread) if (s := thread.stage(c)) is not None]
     step = thread.tip.step if thread.tip is not None else -2
-    lost = [s for s in thread.stages if s.checkpoint.orphan and s.checkpoint.ns == "" and s.checkpoint.step > step]
+    lost = [s for s in thread.stages if s.checkpoint.orphan and s.checkpoint.ns == "" and s.checkpoint.step >= step]
+    tip = thread.stage(thread.tip)
+    repeated = {i.name for i in tip.items if i.done} if tip is not None else set()
     made = [
         {
             "branch": i.place.branch,
@@ -325,7 +328,7 @@ def _again(ground: Ground) -> list[dict[str, Any]] | None:
         )
         for s in found
         for i in s.items
-        if i.done
+        if i.done and not (s.checkpoint.orphan and s.checkpoint.step == step and i.name in repeated)
     ]
     return made or None
 
