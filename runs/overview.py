@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -12,6 +11,7 @@ from django.db import connection
 from django.db.models import Case, Q, QuerySet, When
 
 from runs import seams
+from runs.concerns import concerns, left_open
 from runs.forms import Filters
 from runs.models import Run
 from runs.queries import (
@@ -91,7 +91,8 @@ def attention(environment: str, now: datetime) -> list[Group]:
     found = {r.name: _first(base.filter(own[r.name])) for r in wanted if sizes[r.name]}
     shown = [run for rows in found.values() for run in rows]
     errors, twice = last_errors(shown), doubled_of(shown)
-    about = _concerns(found.get("double", []), found.get("gap", []))
+    left = [run for run in found.get("failed", []) if left_open(run)]
+    about = concerns(found.get("double", []), [*found.get("gap", []), *left])
     return [
         Group(
             *(r.name, r.title, r.mean, r.says, sizes[r.name], sizes[f"all {r.name}"]),
@@ -104,25 +105,6 @@ def attention(environment: str, now: datetime) -> list[Group]:
         for r in wanted
         if r.name in found
     ]
-
-
-_TWICE: Final = (
-    '$.findings[*] ? (@.severity == "error" && (@.code == "possible_double_effect" || @.code == "key_unstable")).detail'
-)
-
-
-def _concerns(twice: Sequence[Run], open_: Sequence[Run]) -> dict[int, Mapping[str, Any]]:
-    """By head id, the step that a row is about: whose effect may have happened twice, or that stands in the gap. One statement."""
-    asked = [row.head_id for row in twice], [row.head_id for row in open_]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT head_id, CASE WHEN head_id = ANY(%s) THEN coalesce(jsonb_path_query_first(summary, %s), jsonb_path_query_first(summary, %s))"
-            " ELSE jsonb_path_query_first(summary, '$.gaps[*] ? (@.verdict == $worst)', jsonb_build_object('worst', gap)) END"
-            " FROM runs_run WHERE head_id = ANY(%s)",
-            [asked[0], f"{_TWICE}.step", f"{_TWICE}.steps[0]", [*asked[0], *asked[1]]],
-        )
-        found = ((i, json.loads(step) if isinstance(step, str) else step) for i, step in cursor.fetchall())
-        return {i: step for i, step in found if isinstance(step, dict) and step.get("name")}
 
 
 def _exclusive(wanted: Sequence[Reason]) -> dict[str, Q]:

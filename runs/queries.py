@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from journals import store
 from runs import seams
+from runs.concerns import LEFT_OPEN, left_open, of_rows
 from runs.findings import CODES
 from runs.forms import PAGE, VIEWS, Filters
 from runs.models import Run, Step, VersionSet
@@ -88,7 +89,7 @@ def _distinct(column: str) -> list[str]:
 
 # -- filters --------------------------------------------------------------------------------------------------------
 
-GAP_OPEN: Final = Q(in_flight=True, gap__in=["may_run_twice", "failed_may_have_run"])
+GAP_OPEN: Final = Q(in_flight=True, gap__in=LEFT_OPEN)
 NEAR_LIMIT: Final = Q(findings__contains=["near_limit"])
 
 
@@ -313,7 +314,11 @@ class Listed:
     error: str = ""  # the last one, of a failed run
     doubled: bool = False  # an effect may have happened twice
     seen_at: datetime | None = None  # when the run was first seen here
-    concern: Mapping[str, Any] | None = None  # the step that a group is about: {branch, step, name}
+    concern: Mapping[str, Any] | None = None  # the step that the row is about: {branch, step, name}
+
+    @property
+    def left_open(self) -> bool:
+        return left_open(self.run)
 
 
 def listed(rows: Sequence[Run]) -> list[Listed]:
@@ -322,11 +327,10 @@ def listed(rows: Sequence[Run]) -> list[Listed]:
     differs: dict[int, str] = {}
     for read in seams.DIFFERENCES:
         differs.update(read([row.head_id for row in rows if row.in_flight]))
-    seen = store.first_seen([row.head_id for row in rows])
+    seen, about = store.first_seen([row.head_id for row in rows]), of_rows(rows, twice)
     return [
-        Listed(row, versions_text(row), differs.get(i, ""), errors.get(i, ""), i in twice, seen.get(i))
-        for row in rows
-        for i in [row.head_id]
+        Listed(row, versions_text(row), differs.get(i, ""), errors.get(i, ""), i in twice, seen.get(i), about.get(i))
+        for i, row in ((row.head_id, row) for row in rows)
     ]
 
 

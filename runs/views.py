@@ -21,14 +21,12 @@ from journals.access import has_role
 from journals.errors import UnknownRun
 from runs import causes, guide, limit_words, matrix, page, projection, queries, sentences
 from runs import overview as overviews
+from runs.concerns import LEFT_OPEN
 from runs.findings import CODES
 from runs.forms import STATUSES, VIEW_TITLES, VIEWS, Filters
 from runs.models import Run
 
 CATCH_UP_S = 0.4  # a page waits this long for runs that have news; the rest is said to be behind
-LEFT_OPEN = ("may_run_twice", "failed_may_have_run")
-"""Verdicts of steps that stay a question when their run is over."""
-
 PILL_MEANS = {"gap": "attention", "nobody": "attention", "double": "broken", "near_limit": "attention"}
 
 

@@ -144,3 +144,13 @@ def test_a_row_names_the_step_that_its_group_is_about(http: Client) -> None:
     assert "two effects?" in page
     assert "1 send_refund" in page
     assert "sum_up" not in page
+
+
+def test_the_list_names_the_step_that_is_in_danger_and_marks_what_a_failed_run_left_open(http: Client) -> None:
+    pay = {"kind": "tool.started", "name": "pay", "step": 1}
+    imported("left", {"kind": "run.started"}, pay, {"kind": "run.failed"})
+    imported("gap", {"kind": "run.started"}, pay, {"kind": "model.started", "name": "sum_up", "step": 2})
+    listed = http.get("/runs/").content.decode()
+    assert listed.count("1 pay") == 2
+    assert "sum_up" not in listed
+    assert listed.count("may have run</span>") == 1
