@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from drainboard.wire import MISSING
+from drainboard.wire import KINDS, MISSING
 
 from journals.adapters.base import Evidence
 from runs.facts import Again, Pending, Seen, SourceFacts, Waiting, moment
@@ -256,6 +256,15 @@ def told_pending(pending: Pending, ground: Ground) -> Found:
     return Verdict.MAY_RUN_TWICE, Confidence.CERTAIN if certain else Confidence.POSSIBLE, "; ".join(parts) + "."
 
 
+def _stray_errors(journal: Journal) -> list[int]:
+    """Entries of the source's own kinds that tell an error and name no step: each may be the end of any."""
+    return [
+        s.number
+        for s in journal.entries
+        if s.entry.error is not MISSING and s.entry.step is None and s.entry.name is None and s.entry.kind not in KINDS
+    ]
+
+
 def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | None, is_last: bool) -> Found:
     """A timer, approval, child or parallel without an answer."""
     if not is_last and step.kind in ("timer", "parallel"):
@@ -264,6 +273,8 @@ def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | Non
         return Verdict.DONE, Confidence.CERTAIN, "The run is over; nothing waits for it."
     if journal.damaged_after(step.last_order) or ground.torn:
         return Verdict.UNKNOWN, Confidence.UNKNOWN, "Its end may stand in the part of the journal that is missing."
+    if step.kind == "child" and (stray := _stray_errors(journal)):
+        return Verdict.UNKNOWN, Confidence.UNKNOWN, f"An error that names no step is recorded (entry {listed(stray)})."
     if step.kind == "child" and (ground.evidence.write == "never" or ground.completed):
         return Verdict.DONE, Confidence.CERTAIN, "The child was started; its own run tells the rest."
     if step.kind == "child" and (pending is not None or ground.diverged or ground.ended):
@@ -292,7 +303,7 @@ def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | Non
 
 
 def _failed(step: Step, pending: Pending | None) -> Found:
-    if pending is not None:
+    if pending is not None and not pending.doubtful:
         return (
             Verdict.MAY_RUN_TWICE, Confidence.CERTAIN,
             f"It failed {len(step.errors)} time{'s' if len(step.errors) > 1 else ''} (entry {listed(s.number for s in step.errors)}) and the runtime will try it again.",
@@ -301,7 +312,8 @@ def _failed(step: Step, pending: Pending | None) -> Found:
     what = "no answer (timeout, cancel or lost connection)" if unanswered_error(last.entry.error) else "an error"
     return (
         Verdict.FAILED_MAY_HAVE_RUN, Confidence.CERTAIN,
-        f"It ended with {what} (entry {last.number}), which is no proof that the effect did not happen.",
+        f"It ended with {what} (entry {last.number}), which is no proof that the effect did not happen."
+        + (" The runtime may try it again." if pending is not None else ""),
     )  # fmt: skip
 
 

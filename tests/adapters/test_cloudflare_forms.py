@@ -198,6 +198,17 @@ def test_strange_values_are_kept_and_break_nothing(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "raw",
+    [
+        json.dumps([{"id": "i-1", "status": {"a": 1}, "created_on": "2026-11-29T12:00:00Z"}]).encode(),
+        data("cloud_form.json").replace(b'"versionId":"', b'"versionId":"\\ud800'),
+    ],
+)
+def test_values_of_another_type_than_documented_raise_nothing(raw: bytes) -> None:
+    check_counts(read({"x.json": raw}))
+
+
+@pytest.mark.parametrize(
     "raw", [b"", b"[]", b"null", b'{"openapi": "3.0.3"}', b"\xff\xfe\x00", b"SQLite format 3\x00" + b"\0" * 200]
 )
 def test_what_is_no_journal_is_refused(raw: bytes) -> None:

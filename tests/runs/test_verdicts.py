@@ -324,3 +324,10 @@ def test_a_failed_write_may_be_tried_again_in_what_a_torn_file_lacks() -> None:
     }
     folded = fold_import(imported([*lines, torn]))
     assert [(g.step, g.verdict) for g in folded.gaps if g.entries and g.step == 1] == [(1, "failed_may_have_run")]
+
+
+def test_a_child_is_not_settled_beside_an_error_that_names_no_step() -> None:
+    over = [START, CHILD, {"kind": "run.completed"}]
+    stray = {"kind": "temporal.ChildWorkflowExecutionFailed", "error": {"type": "E", "message": "m"}}
+    assert step(fold_import(imported(numbered(*over))), 1).judged.verdict == "done"
+    assert step(fold_import(imported(numbered(*over[:2], stray, over[2]))), 1).judged.verdict == "unknown"

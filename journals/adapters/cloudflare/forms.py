@@ -228,13 +228,15 @@ def _kind(value: Value, members: Mapping[str, Value]) -> str:
     return ""
 
 
-def _word(value: Value) -> Any:
+def _word(value: Value) -> str | bool | None:
+    """A short text or a truth; None for everything else."""
     if value.torn or value.end - value.start > 100:
         return None
     try:
-        return value.load()[0]
+        found = value.load()[0]
     except wire.MalformedLine:
         return None
+    return found if isinstance(found, (str, bool)) else None
 
 
 def _take(one: Found, part: Part) -> None:

@@ -142,7 +142,7 @@ class _Maker:
         moving = [agent, view.version, options.environment, versions]
         self.add(
             {
-                "id": f"run@{view.queued or '?'}:{wire.digest(moving)[7:15]}",
+                "id": f"run@{view.queued or '?'}:{wire.digest_bytes(wire.encode(moving))[7:15]}",
                 "at": view.queued,
                 "kind": "run.started",
                 "agent": agent or None,
