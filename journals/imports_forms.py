@@ -33,9 +33,15 @@ class ImportForm(forms.Form):
 
     file = FilesField(allow_empty_file=True)
     format = forms.ChoiceField(choices=[(f, f) for f in ingest.FORMATS], initial="auto", required=False)
-    source = forms.CharField(max_length=200, required=False)
-    agent = forms.CharField(max_length=200, required=False)
-    environment = forms.CharField(max_length=100, required=False)
+    source = forms.CharField(max_length=ingest.NAMES["source"], required=False)
+    agent = forms.CharField(max_length=ingest.NAMES["agent"], required=False)
+    environment = forms.CharField(max_length=ingest.NAMES["environment"], required=False)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        for name in ingest.NAMES:
+            told = f"The name of the {name} has %(show_value)d characters, the limit is %(limit_value)d."
+            self.fields[name].error_messages["max_length"] = told
 
     def clean_source(self) -> str:
         source = str(self.cleaned_data["source"])

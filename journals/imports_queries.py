@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from django.db import connection
 
@@ -16,7 +17,18 @@ from journals.imports_models import BATCHES, Import, ImportRun
 from journals.imports_report import RunReport, runs_of
 from journals.limits import limits_of
 
-__all__ = ["ImportRow", "SourceRow", "has_batches", "import_rows", "info_of", "progress", "runs_page", "source_rows"]
+__all__ = [
+    "ImportRow",
+    "SourcePage",
+    "SourceRow",
+    "has_batches",
+    "import_rows",
+    "info_of",
+    "progress",
+    "runs_page",
+    "source_page",
+    "source_rows",
+]
 
 PAGE: Final = 50
 RUNS: Final = 100
@@ -42,10 +54,27 @@ class SourceRow:
     runs: int  # at most CAP + 1
     evidence: str
     limits: Sequence[LimitText] = ()
+    in_flight: int = 0  # at most CAP + 1
 
     @property
     def runs_text(self) -> str:
-        return f"{CAP:,}+" if self.runs > CAP else f"{self.runs:,}"
+        return _capped(self.runs)
+
+    @property
+    def in_flight_text(self) -> str:
+        return _capped(self.in_flight)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePage:
+    """A page of sources, and the addresses of its neighbours ('' at an end)."""
+
+    rows: Sequence[SourceRow]
+    like: str  # what their names hold
+    total: int
+    newer_url: str
+    older_url: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +92,50 @@ class ImportRow:
     error: str
 
 
-def source_rows(only: int | None = None) -> list[SourceRow]:
-    """All sources by name, ours first; or the one of this number."""
+def _capped(number: int) -> str:
+    return f"{CAP:,}+" if number > CAP else f"{number:,}"
+
+
+in_flight_of: Callable[[Sequence[str], int], Mapping[str, int]] | None = None
+"""Set by `runs` when it is installed: runs in flight by the name of their source, each counted to a limit."""
+
+
+def source_page(*, like: str = "", page: int = 1) -> SourcePage:
+    """Sources whose name or runtime holds `like` (upper and lower case are the same): our own first, then the newest."""
+    named = "strpos(lower(name), lower(%s)) > 0 OR strpos(lower(runtime), lower(%s)) > 0"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM journals_source WHERE {named}", [like, like])  # noqa: S608
+        total = int(cursor.fetchone()[0])
+        pages = max(1, -(-total // PAGE))
+        page = min(max(page, 1), pages)
+        cursor.execute(
+            f"SELECT id FROM journals_source WHERE {named} ORDER BY native DESC, id DESC LIMIT %s OFFSET %s",  # noqa: S608
+            [like, like, PAGE, (page - 1) * PAGE],
+        )
+        ids = [pk for (pk,) in cursor.fetchall()]
+    rows = source_rows(ids)
+    flying = in_flight_of([r.name for r in rows], CAP) if in_flight_of else {}
+    return SourcePage(
+        [replace(row, in_flight=flying.get(row.name, 0)) for row in rows],
+        like,
+        total,
+        _page_url(like, page - 1) if page > 1 else "",
+        _page_url(like, page + 1) if page < pages else "",
+        f"page {page} of {pages}",
+    )
+
+
+def _page_url(like: str, page: int) -> str:
+    return f"?{urlencode({k: v for k, v in (('find', like), ('sources', page)) if v})}"
+
+
+def source_rows(ids: Sequence[int]) -> list[SourceRow]:
+    """The sources of these numbers, in their order."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT s.id, s.name, s.runtime, s.native, s.created_at, (SELECT count(*) FROM (SELECT 1 FROM journals_head h WHERE h.source_id = s.id LIMIT %s) few)"
-            " FROM journals_source s WHERE %s::bigint IS NULL OR s.id = %s ORDER BY s.native DESC, s.name, s.id",
-            [CAP + 1, only, only],
+            " FROM journals_source s WHERE s.id = ANY(%s) ORDER BY array_position(%s::bigint[], s.id)",
+            [CAP + 1, list(ids), list(ids)],
         )
         return [_source(*row) for row in cursor.fetchall()]
 

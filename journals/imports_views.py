@@ -29,11 +29,11 @@ STATES = {
 @access.role_required("viewer")
 @require_safe
 def imports(request: HttpRequest) -> HttpResponse:
-    """Sources, and imports newest first: files, or with `?batches=1` what came over /v1/traces."""
+    """Sources (`?find=` narrows them, `?sources=` is their page), and imports newest first: files, or with `?batches=1` what came over /v1/traces."""
     batches = request.GET.get("batches") == "1"
     rows, older = imports_queries.import_rows(before=_number(request, "before"), batches=batches)
     context = {
-        "sources": imports_queries.source_rows(), "rows": rows, "older": older, "states": STATES,
+        "sources": imports_queries.source_page(like=request.GET.get("find", "").strip()[:200], page=_number(request, "sources") or 1), "rows": rows, "older": older, "states": STATES,
         "batches": batches, "has_batches": batches or imports_queries.has_batches(), **_how(request),
     }  # fmt: skip
     return render(request, "journals/imports.html", context)

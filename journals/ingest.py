@@ -24,13 +24,14 @@ from journals.imports_kept import keep, open_kept
 from journals.imports_models import Import, ImportFile, ImportRun, State, Upload
 from journals.imports_writing import FileSoFar, Superseded, TooManyWithoutId, Writer, beat
 
-__all__ = ["ATTEMPTS", "FORMATS", "STALE_S", "run", "status_of", "submit", "wait"]
+__all__ = ["ATTEMPTS", "FORMATS", "NAMES", "STALE_S", "run", "status_of", "submit", "wait"]
 
 log = logging.getLogger(__name__)
 
 FORMATS: Final = ("auto", *ADAPTERS)
 STALE_S: Final = 300  # seconds without a beat after which a claim may be taken over
 ATTEMPTS: Final = 5  # claims after which an import is given up
+NAMES: Final = {"source": 200, "agent": 200, "environment": 100}  # characters of a name that is given with an import
 SURE: Final = 0.5  # an adapter's own word that a file is of its format
 
 status_of: Callable[[Sequence[int]], Mapping[int, tuple[str, bool]]] | None = None
@@ -46,9 +47,16 @@ def submit(
     agent: str = "",
     environment: str = "",
 ) -> Import:
-    """A queued import of these files, whose bytes are kept. Raises `MalformedRequest` for an unknown format, a native source, or no file."""
+    """A queued import of these files, whose bytes are kept. Raises `MalformedRequest` for an unknown format, a native source, a name that is too long, or no file."""
     if format not in FORMATS:
         raise errors.MalformedRequest(f"format {format!r} is not one of {', '.join(FORMATS)}")
+    for what, text in (("source", source), ("agent", agent), ("environment", environment)):
+        if len(text) > NAMES[what]:
+            raise errors.MalformedRequest(
+                f"the name of the {what} has {len(text):,} characters, the limit is {NAMES[what]}: {shown(text, 40)}"
+            )
+        if "\0" in text:
+            raise errors.MalformedRequest(f"the name of the {what} holds a NUL character: {shown(text, 40)}")
     if source.startswith("native:"):
         raise errors.MalformedRequest("imports never write to a native source; use another name", source=source)
     if not files:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from django.db.models import F
 from django.dispatch import receiver
 
-from journals import ingest
+from journals import imports_queries, ingest
 from journals.signals import entries_appended
-from runs import projection
+from runs import projection, source_queries
 from runs.models import Run
 
 SMALL: Final = 2_000  # entries up to which a run is folded at every write
@@ -34,3 +34,4 @@ def status_of(head_ids: Sequence[int]) -> Mapping[int, tuple[str, bool]]:
 
 
 ingest.status_of = status_of
+imports_queries.in_flight_of = source_queries.in_flight_of

@@ -11,7 +11,7 @@ from django.db import connection
 from journals import store
 from runs.models import Run
 
-__all__ = ["Counts", "Name", "Names", "counts", "names", "preview_runs"]
+__all__ = ["Counts", "Name", "Names", "counts", "in_flight_of", "names", "preview_runs"]
 
 RUNS: Final = 2_000  # newest runs in which names are looked for
 STEPS: Final = 200_000  # steps that are looked at
@@ -94,6 +94,17 @@ class Counts:
 def counts(source: str) -> Counts:
     """How many runs the source has, and how many of them are in flight."""
     return Counts(_capped("source = %s", [source], CAP), _capped("source = %s AND in_flight", [source], CAP))
+
+
+def in_flight_of(sources: Sequence[str], cap: int) -> dict[str, int]:
+    """Runs in flight of each of these sources, counted to `cap` + 1; one statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM runs_run WHERE source = name AND in_flight LIMIT %s) few)"
+            " FROM unnest(%s::text[]) AS name",
+            [cap + 1, list(sources)],
+        )
+        return {name: int(count) for name, count in cursor.fetchall()}
 
 
 def _capped(where: str, params: Sequence[Any], cap: int) -> int:

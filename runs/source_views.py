@@ -102,7 +102,7 @@ def _page(
     only = chosen.pk if asked["run"] and chosen is not None and request.method == "GET" else None
     listed = source_queries.names(found.name, like=asked["q"][:200], run=only, page=number)
     counts = source_queries.counts(found.name)
-    (about,) = imports_queries.source_rows(only=found.id)
+    (about,) = imports_queries.source_rows([found.id])
     context = {
         "source": found,
         "about": about,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
@@ -185,3 +187,54 @@ def test_the_list_costs_as_many_queries_for_many_imports(
     older = text.split("?before=")[1].split('"')[0]
     assert "t59" in text
     assert "t9<" in alice.get(f"{reverse('journals:imports')}?before={older}").content.decode()
+
+
+def test_sources_are_paged_searched_and_counted(
+    client: Client, people: dict[str, Any], importing: Importing, django_assert_max_num_queries: Any
+) -> None:
+    importing({"f": GOOD}, source="the-first")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO journals_source (name, runtime, native) SELECT 'temporal-' || n, 'temporal', false FROM generate_series(1, 60) n"
+        )
+    alice = signed_in(client, people, "alice")
+    with django_assert_max_num_queries(16):
+        text = alice.get("/imports/").content.decode()
+    table = text.partition("grid sources")[2].partition("</table>")[0]
+    assert table.count("data-row-link") == 50
+    assert "temporal-60<" in table
+    assert "the-first" not in table
+    assert ADAPTERS["temporal"].INFO.evidence.note not in text
+    older = re.search(r'href="(\?sources=2)"', text)
+    assert older is not None
+    second = alice.get(f"/imports/{older[1]}").content.decode().partition("grid sources")[2].partition("</table>")[0]
+    assert "the-first" in second
+    assert "page 2 of 2" in alice.get("/imports/?sources=99").content.decode()
+    found = alice.get("/imports/", {"find": "FIRST"}).content.decode()
+    cells = re.findall(
+        r'<td class="num">(?:<a [^>]*>)?(\d+)', found.partition("grid sources")[2].partition("</table>")[0]
+    )
+    assert ("1 source<" in found, cells) == (True, ["1", "1"])
+    assert "No source&#x27;s name" in alice.get("/imports/", {"find": "<b>"}).content.decode().replace("'", "&#x27;")
+
+
+def test_a_long_name_of_a_source_is_refused_by_name(
+    client: Client, people: dict[str, Any], token: Callable[..., str], tmp_path: Path
+) -> None:
+    why = "the name of the source has 3,000 characters, the limit is 200"
+    for options, told in (
+        ({"source": "s" * 3_000}, why),
+        ({"agent": "a\0"}, "the name of the agent holds a NUL character"),
+    ):
+        body = {"file": SimpleUploadedFile("f", GOOD), **options}
+        answer = client.post("/api/v1/imports", body, headers={"Authorization": f"Bearer {token('ci')}"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "MalformedRequest")
+        assert told in answer.json()["error"]["message"]
+    form = {"source": "s" * 3_000, "file": [SimpleUploadedFile("f", GOOD)]}
+    answer = signed_in(client, people, "alice").post(reverse("journals:import_new"), form)
+    assert answer.status_code == 400
+    assert "The name of the source has 3000 characters, the limit is 200." in answer.content.decode()
+    (tmp_path / "f").write_bytes(GOOD)
+    with pytest.raises(CommandError, match=why):
+        call_command("import_journal", str(tmp_path / "f"), "--source", "s" * 3_000)
+    assert not Import.objects.exists()
