@@ -77,6 +77,11 @@ class Approval:
         return [s for s in self.entries if s.origin == "import" and s.entry.kind in kinds] if self.foreign else []
 
     @property
+    def answer(self) -> Seen | None:
+        """What the runtime itself says was decided about its request, the last that names it or somebody; None without that."""
+        return next((s for s in reversed(self.there) if s.entry.decision or s.entry.by), None)
+
+    @property
     def decision(self) -> Seen | None:
         """The last one that says what was decided, the runtime's own word first; one that does not, when there is no other."""
         said = [s for s in self.decisions if s.entry.decision] or self.decisions
@@ -113,7 +118,10 @@ class Approval:
         recorded: dict[str, Any] = {"open": True} if self.open else {}
         if here is not None:
             said = {"decision": here.entry.decision or "send_back", "by": here.entry.by, "at": said_at(here)}
-            recorded["here"] = {**said, "told": bool(self.there)}
+            recorded["here"] = {**said, "fingerprint": here.entry.fingerprint, "told": bool(self.there)}
+            if (answer := self.answer) is not None:
+                theirs = {"decision": answer.entry.decision, "by": answer.entry.by, "at": said_at(answer)}
+                recorded["here"]["runtime"] = theirs
         return {
             "id": self.id,
             "state": str(self.state),

@@ -45,6 +45,7 @@ class Request:
     problem: str = ""  # why a yes or no would not be about one thing
     here: store.StoredEntry | None = None  # the decision that is recorded here
     there: str | None = None  # what the runtime records of its outcome; empty: that there is one; None: nothing
+    theirs: store.StoredEntry | None = None  # its entry that names who decided
 
     @property
     def ref(self) -> str:
@@ -140,6 +141,7 @@ def _request(
         name=name, approval=row or approval, open=bool(item.get("open")), call=(last.entry.call or "") if last else "",
         allowed=frozenset(w for w in allowed if isinstance(w, str)) if isinstance(allowed, list) else frozenset(),
         tool=tool, args=args, told=told, problem=problem, here=made_here[-1] if made_here else None, there=_outcome(there),
+        theirs=next((e for e in reversed(there) if e.entry.by), None),
     )  # fmt: skip
 
 

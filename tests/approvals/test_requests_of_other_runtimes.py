@@ -592,3 +592,20 @@ def test_what_the_runtime_answered_itself_is_no_longer_open(people: Any) -> None
     )
     assert (answer.status_code, decided(head)) == (302, [])  # to the run's page, where the runtime's word stands
     assert "No request is open" in text(signed_in(people["bob"]).get("/approvals/?view=open"))
+
+
+def test_who_decided_here_and_whom_the_runtime_names_both_stand_on_the_pages(people: Any) -> None:
+    head = bring(data("c-approval.parked.tables.json"))
+    (asked,) = foreign.requests(head)
+    at = reverse("approvals:foreign_decision", args=[head.key, asked.ref])
+    print_ = asked.approval.fingerprint
+    form = {"decision": "approve", "fingerprint": print_, "shown": print_}
+    assert signed_in(people["bob"]).post(at, form).status_code == 302
+    bring(data("c-approval.approved.tables.json"))
+    http = signed_in(people["bob"])
+    for address in (f"/runs/{head.key}/approvals/", asked.approval.get_absolute_url(), f"/runs/{head.key}/decisions/"):
+        answer = http.get(address)
+        shown = text(answer)
+        assert "bob" in shown.partition("Sign out")[2], address
+        assert re.search(r"alice@example\.com.{0,60}says its runtime", shown), address
+        assert print_ in answer.content.decode(), address

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from django import template
 
+from journals.store import StoredEntry
 from runs.approvals.models import ref_of as stands_for
+from runs.consent import happened_at
 from runs.safe import unpacked
 
 register = template.Library()
@@ -19,6 +22,12 @@ _WORDS: Final = {"approve": "approved", "reject": "rejected", "send_back": "sent
 def said_word(decision: str) -> str:
     """A decision as a word: `approved`."""
     return _WORDS.get(decision, decision.replace("_", " "))
+
+
+@register.filter
+def happened(entry: StoredEntry) -> datetime | None:
+    """When what an entry says happened, by who wrote it."""
+    return happened_at(entry)
 
 
 @register.filter
