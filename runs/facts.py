@@ -94,6 +94,11 @@ class Pending:
     kind: str | None = None
     effect: str = ""  # read or write, where the source's mapping says it
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the source only may try it again: it failed, and nothing says that this was the last try."""
+        return self.state == "may_be_retried"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:

@@ -51,7 +51,9 @@ def gaps(journal: Journal, judged: Sequence[Judged], ground: Ground) -> list[Gap
     ]
     unrecorded = _pending_without_entries(journal, ground)
     lost = list(_missing(journal))
-    main_open = any(g.branch == "" for g in unrecorded) or _last_is_open(ends.get(""), journal, judged)
+    # Where the record does not say that it ends here, an open step may have its result behind it, and others may follow.
+    ends_here = ground.end_known or bool(ground.torn)
+    main_open = any(g.branch == "" for g in unrecorded) or (ends_here and _last_is_open(ends.get(""), journal, judged))
     tail = None if main_open else _tail(journal, ground)
     return [*found, *unrecorded, *lost, *([tail] if tail else [])]
 
@@ -67,7 +69,10 @@ def in_the_gap(step: Step, judged: Judged, *, is_last: bool, ground: Ground) -> 
         return True
     if judged.verdict != Verdict.FAILED_MAY_HAVE_RUN or not step.write:
         return False
-    may_be_tried_again = ground.in_flight and (is_last or bool(ground.torn))  # what is missing may hold the next try
+    pending = ground.facts.pending if ground.facts else ()
+    told = any((p.branch, p.step) == (step.branch, step.number) for p in pending)
+    # What is missing may hold the next try.
+    may_be_tried_again = ground.in_flight and (is_last or told or bool(ground.torn))
     return step.conflict or unanswered_error(step.errors[-1].entry.error) or may_be_tried_again
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from journals.adapters import durabletask
 from journals.adapters.base import InputFile
+from journals.adapters.durabletask.state import MAY_RETRY
+from tests.runs.journal import read_files
 
 from .durabletask_exports import at, capture, core, places, read, read_bytes, read_json, rows_of
 
@@ -60,6 +62,27 @@ def test_a_retry_under_a_new_number_is_an_attempt_of_the_step_that_failed() -> N
     }
     assert made.entry("i/e", "timer:1")["step"] == 2
     assert places(made.state("i/e")["pending"]) == [1]
+
+
+def test_a_failed_task_with_a_timer_of_its_turn_may_be_tried_again_and_of_two_with_one_timer_either() -> None:
+    declined = {**FAILURE, "ErrorType": "CardDeclined", "ErrorMessage": "no"}
+    due = [
+        core("TaskScheduled", 0.2 + n / 10, EventId=n, Name=name, Input="5") for n, name in ((0, "pay"), (1, "book"))
+    ]
+    no = [core("TaskFailed", 1 + n / 10, TaskScheduledId=n, FailureDetails=declined) for n in (0, 1)]
+    timer = core("TimerCreated", 2.2, EventId=2, FireAt=at(4))
+    begun = turn(0, STARTED, *due)
+    both = read_json(rows_of([*begun, *turn(2, *no, timer)])).state("i/e")
+    assert [(p["name"], p["state"]) for p in both["pending"]] == [("pay", MAY_RETRY), ("book", MAY_RETRY)]
+    (summary,) = read_files(
+        "durabletask", {"h.json": json.dumps(rows_of([*begun, *turn(2, *no, timer)])).encode()}
+    ).values()
+    assert [(g.name, str(g.verdict)) for g in summary.gaps if g.name] == [
+        ("pay", "failed_may_have_run"),
+        ("book", "failed_may_have_run"),
+    ]
+    later = read_json(rows_of([*begun, *turn(2, *no), *turn(3, core("EventRaised", 3, Name="go"), timer)])).state("i/e")
+    assert later["pending"] == []
 
 
 @pytest.mark.parametrize("other", [{"name": "refund_fee"}, {"given": "6"}])

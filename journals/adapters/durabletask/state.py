@@ -6,7 +6,7 @@ event leaves no record: it is named only where the history shows that nothing el
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drainboard import wire
@@ -18,6 +18,7 @@ from journals.adapters.durabletask.values import OVER, STATUSES, encodable, newe
 from journals.adapters.values import compact, text
 
 _NOT_IN_HTTP = ("version", "tags", "parent", "numbers of events", "instance ids of children")
+MAY_RETRY = "may_be_retried"
 WITHOUT_RESULTS = "results were not exported (showHistoryOutput=false)"
 
 
@@ -30,7 +31,7 @@ def state_of(history: History | None, snapshot: Snapshot, told: Snapshot) -> dic
     live = status not in OVER
     pending = _pending(history, live) if history else []
     waiting = _waiting(history, told, word) if history and live else _scheduled(told) if live else []
-    if status == "running" and waiting and not pending:
+    if status == "running" and waiting and all(p["state"] == MAY_RETRY for p in pending):
         status = "parked"
     if torn and status in OVER:
         status = "unknown"
@@ -104,19 +105,37 @@ def _gaps_of_form(history: History) -> dict[str, Any]:
 
 
 def _pending(history: History, live: bool) -> list[dict[str, Any]]:
-    """Tasks without an answer, of runs that are over too; and failed ones that a retry policy will try again."""
+    """Tasks without an answer, of runs that are over too; and failed ones that a retry policy will, or may, try again."""
     made = []
-    timers = {t.turn: t.order for t in history.steps.steps if t.what == "timer" and not t.answered}
+    retried = _retried(history.steps.steps) if live else {}
     for step in history.steps.steps:
-        if step.what != "task":
-            continue
-        if not step.answered:
+        if step.what == "task" and not step.answered:
             made.append(_place(step))
-        elif live and not step.ok and step.attempt > 1 and timers.get(step.ended_turn, -1) > step.order:
+        elif step.order in retried:
             failed = step.error or {}
-            made.append(
-                {**_place(step), "last_failure": {k: encodable(failed[k]) for k in ("type", "message") if k in failed}}
-            )
+            told = {k: encodable(failed[k]) for k in ("type", "message") if k in failed}
+            made.append({**_place(step), "state": retried[step.order], "last_failure": told})
+    return made
+
+
+def _retried(steps: Sequence[Step]) -> dict[int, str | None]:
+    """The failed tasks (by `order`) behind which a timer was set in the turn of their failure and has not fired, with their state.
+
+    A retry policy sets such a timer, and so may the application. It is one of a policy for sure when the task was tried again
+    before and no other one failed in that turn for which the timer may have been set.
+    """
+    timers: dict[int, list[int]] = {}
+    failed: dict[int, list[Step]] = {}
+    for step in steps:
+        if step.what == "timer" and not step.answered:
+            timers.setdefault(step.turn, []).append(step.order)
+        elif step.what == "task" and step.answered and not step.ok:
+            failed.setdefault(step.ended_turn, []).append(step)
+    made: dict[int, str | None] = {}
+    for turn, orders in timers.items():
+        tasks = [s for s in failed.get(turn, ()) if max(orders) > s.order]
+        enough = len(orders) >= len(tasks)
+        made |= {s.order: None if s.attempt > 1 and enough else MAY_RETRY for s in tasks}
     return made
 
 
