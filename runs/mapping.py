@@ -30,6 +30,7 @@ __all__ = [
     "BadMapping",
     "SourceMapping",
     "Words",
+    "checked",
     "exactly",
     "only_name",
     "read",
@@ -107,6 +108,9 @@ def only_name(pattern: str) -> str | None:
     return name if exactly(name) == pattern else None
 
 
+_BRACKETS: Final = re.compile(r"\[!?+\]?+[^\]]*\]")  # what a shell pattern takes for one of these characters
+
+
 class Words:
     """What patterns say of names, the first match first. Patterns of one name are looked up, so that thousands cost nothing."""
 
@@ -145,6 +149,16 @@ def read_text(text: str | bytes) -> SourceMapping:
             raise
         raise BadMapping("", f"it is not JSON ({e})") from None
     return read(body)
+
+
+def checked(made: SourceMapping) -> SourceMapping:
+    """A mapping that somebody gives now. Raises `BadMapping` for what stored ones may hold and nobody means: `[` without its end."""
+    for part, pairs in (("kinds", made.kinds), ("effects", made.effects)):
+        for pattern, _ in pairs:
+            if "[" in _BRACKETS.sub("", pattern):
+                reason = f"{_told(pattern)} opens a [ that no ] closes; [[] stands for the character itself"
+                raise BadMapping(f"/{part}/{_escaped(pattern)}", reason)
+    return made
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

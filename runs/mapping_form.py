@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from runs.mapping import BadMapping, SourceMapping, Words, exactly, only_name, read
+from runs.mapping import BadMapping, SourceMapping, Words, checked, exactly, only_name, read
 from runs.versions import COMPONENTS
 
 __all__ = ["SPARE", "Draft", "Pattern"]
@@ -116,7 +116,7 @@ class Draft:
         if any(row.error for row in self.patterns) or self.errors:
             return None
         try:
-            return read(self._body())
+            return checked(read(self._body()))
         except BadMapping as e:
             self._blame(e)
             return None

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 from journals import errors, store
 from journals.access import Bearer, api_view, authenticate
 from journals.api import raw_body
-from runs.mapping import BadMapping, read_text
+from runs.mapping import BadMapping, checked, read_text
 
 __all__ = ["READ", "WRITE", "mapping"]
 
@@ -40,7 +40,7 @@ def _put(request: HttpRequest, found: store.Source, token: Bearer) -> int:
     if version is not None and not (version.isascii() and version.isdigit() and len(version) < 19):
         raise errors.MalformedRequest(f"version {version!r} is not a number that an answer gave")
     try:
-        made = read_text(raw_body(request))
+        made = checked(read_text(raw_body(request)))
     except BadMapping as e:
         raise errors.MalformedRequest(f"the mapping was not taken: {e}", path=e.path, reason=e.reason) from None
     expected = int(version) if version is not None else None

@@ -71,6 +71,18 @@ def test_refuses_a_native_source_and_an_unknown_format() -> None:
         call_command("import_journal", str(TORN / "00-good.jsonl"), "--format", "sideways")
 
 
+def test_ends_with_what_came_of_it_however_much_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "wrong.txt").write_bytes(b"no entry\n" * 854)
+    code, text = command(tmp_path / "wrong.txt", TORN / "00-good.jsonl", format="lines")
+    lines = text.splitlines()
+    assert code == 2
+    assert sum(": no entry" in line for line in lines) == 20
+    assert "          and 834 more not read; --json has all" in lines
+    assert lines[-2].startswith("refused ")
+    assert lines[-2].endswith(": no line of the file is a journal entry")
+    assert lines[-1].endswith(": 1 complete, 1 refused; 5 read, 854 not read")
+
+
 HOSTILE = "\x1b]0;x\x07\x1b[2K\r\x9b31m\x85\u2028\u202e\u200b\x7f\x00"
 
 

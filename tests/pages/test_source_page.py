@@ -102,6 +102,28 @@ def test_what_cannot_be_used_is_marked_and_nothing_changes(alice: Client, source
     assert store.source(name="file") == source
 
 
+@pytest.mark.parametrize(
+    ("pattern", "taken"), [("[", False), ("lo[o*", False), ("[]", False), ("[[]x", True), ("[!]a]*", True)]
+)
+def test_a_bracket_that_nothing_closes_is_marked(
+    alice: Client, source: store.Source, token: Callable[..., str], pattern: str, taken: bool
+) -> None:
+    answer = send(alice, source, do="save", **{"pattern-0": pattern, "pattern-kind-0": "tool", "pattern-effect-0": ""})
+    assert answer.status_code == (302 if taken else 422)
+    if not taken:
+        error = answer.content.decode().split('id="pattern-error-0"')[1].split("</span>")[0]
+        assert "opens a [ that no ] closes" in error
+        assert store.source(name="file") == source
+    body = json.dumps({"kinds": {pattern: "tool"}})
+    put = alice.put(
+        "/api/v1/sources/file/mapping",
+        body,
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {token('ci')}"},
+    )
+    assert put.status_code == (200 if taken else 400)
+
+
 def test_a_mapping_that_moved_is_not_overwritten_unseen(alice: Client, source: store.Source) -> None:
     store.change_mapping(source.id, BODY, by="person:dora")
     answer = send(alice, source, do="save", **FORM)
