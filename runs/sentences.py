@@ -53,8 +53,10 @@ def gap(found: Mapping[str, Any], *, native: bool, over: bool = False) -> Senten
 
 
 def _repeat(found: Mapping[str, Any], *, native: bool) -> str:
-    if found.get("repeat"):
+    if found.get("repeat") and found.get("effect") != "read":
         return f"If this run recovers: {str(found['repeat'])[0].lower()}{str(found['repeat'])[1:]}"
+    if found.get("effect") == "read" and found.get("verdict") != "unknown":
+        return "It only reads, so a repeat changes nothing outside; it may answer otherwise."
     if found.get("key"):
         return "If this run recovers, the step is sent again with the same key, so a service that honours keys takes it once."
     if native:

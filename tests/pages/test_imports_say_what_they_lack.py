@@ -13,7 +13,7 @@ from django.test import Client
 
 from journals import ingest
 from journals.files import Found
-from runs import projection
+from runs import projection, sentences
 from runs.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -63,3 +63,11 @@ def test_what_leaves_a_record_of_each_attempt_has_a_plain_number(http: Client, t
     page = http.get(f"/runs/{worker.key}/").text
     assert "keeps no record" not in page
     assert not any("+" in said for said in attempts(page).values())
+
+
+def test_a_read_in_the_gap_is_no_alarm_about_the_outside() -> None:
+    found = {"step": 3, "name": "lookup", "verdict": "may_run_twice", "confidence": "certain", "key": None}
+    warned, calm = (sentences.gap({**found, "effect": effect}, native=False).follows for effect in ("write", "read"))
+    assert "nothing outside can tell the repeat" in warned
+    assert "It only reads" in calm
+    assert "key" not in calm

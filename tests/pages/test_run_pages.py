@@ -322,6 +322,7 @@ def test_a_failed_run_still_asks_about_its_step_without_an_answer(http: Client) 
     )
     html = http.get(f"/runs/{run.key}/").text
     assert "Step 1 pay may have run" in html
+    assert '<a href="/docs/findings/gap_open/">What to do</a>' in html
     assert "The run is over." in html
 
 
