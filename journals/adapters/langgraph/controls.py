@@ -13,6 +13,10 @@ from journals.adapters.replies import Answer, Reply
 _URL: Final = "http://SERVER/threads/{run:url}/runs"
 _JSON: Final = ("-H", "content-type: application/json")
 
+_GUESSED: Final = (
+    ". What a question of the graph's own code expects as the answer is in no export: true and false are a guess there"
+)
+
 CONTROLS: Final = (
     Control(
         action="stop",
@@ -26,13 +30,13 @@ CONTROLS: Final = (
     ),
     Control(
         action="approve",
-        does="answers what the thread waits for, in its own order; from the program that has the graph",
+        does="answers what the thread waits for, in its own order; from the program that has the graph" + _GUESSED,
         words=('graph.invoke(Command(resume={resume}), {"configurable": {"thread_id": {run}}})',),
         code=True,
     ),
     Control(
         action="approve",
-        does="the same for a thread of the server",
+        does="the same for a thread of the server" + _GUESSED,
         words=("curl", "-X", "POST", _URL, *_JSON, "-d", '{"assistant_id":"ASSISTANT","command":{"resume":{resume}}}'),
     ),
 )
