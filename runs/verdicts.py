@@ -237,7 +237,7 @@ def _absent(step: Step, ground: Ground, pending: Pending | None) -> Found:
     return Verdict.UNKNOWN, Confidence.UNKNOWN, f"Not known: {step.missing}."
 
 
-def told_pending(pending: Pending, ground: Ground) -> Found:
+def told_pending(pending: Pending, ground: Ground, *, write: bool = True) -> Found:
     """The verdict on a step that the source calls unfinished, with what it says about the attempts."""
     state = pending.state.lower()
     if state in ("", "no_record") and not pending.last_failure:
@@ -251,7 +251,9 @@ def told_pending(pending: Pending, ground: Ground) -> Found:
         parts.append(f"the last failed attempt ended with {pending.last_failure}")
     sent = tried if running else tried - 1
     if sent >= 1:
-        parts.append(f"it may already have been sent up to {sent} time{'s' if sent > 1 else ''}")
+        parts.append(
+            f"it may already have been {'sent' if write else 'asked'} up to {sent} time{'s' if sent > 1 else ''}"
+        )
     certain = running and ground.evidence.write != "never"
     return Verdict.MAY_RUN_TWICE, Confidence.CERTAIN if certain else Confidence.POSSIBLE, "; ".join(parts) + "."
 
@@ -329,7 +331,7 @@ def _in_flight(step: Step, journal: Journal, ground: Ground, pending: Pending | 
         )
     evidence = ground.evidence.write if step.write else ground.evidence.read
     if pending is not None and (pending.state or pending.last_failure):
-        verdict, confidence, reason = told_pending(pending, ground)
+        verdict, confidence, reason = told_pending(pending, ground, write=step.write)
         # A start that is recorded before the effect is certain, whatever the runtime does about it now.
         return verdict, Confidence.CERTAIN if start and evidence == "before_effect" else confidence, reason
     if not ground.native and evidence != "before_effect" and (step.write or ground.evidence.write != "before_effect"):
@@ -359,6 +361,7 @@ def _ran_once(step: Step, journal: Journal, ground: Ground) -> bool:
     """Whether a second execution would stand in the journal and does not."""
     if (
         not ground.tries_known
+        or not ground.end_known  # another owner's repeat may stand behind the last entry
         or journal.holes
         or ground.torn
         or step.conflict

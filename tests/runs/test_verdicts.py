@@ -65,7 +65,9 @@ IMPORTED = [
     ("a start written before the effect", None, [started(1)], ("may_run_twice", "certain", "unknown")),
     ("a result where attempts leave no trace", NEVER, [result(1)], ("done", "certain", "at_least_one")),
     ("a result without a start", None, [result(1)], ("done", "certain", "at_least_one")),
-    ("start and result", None, [started(1), result(1)], ("done", "certain", "one")),
+    ("start and result, and nothing says that the file ends here", None, [started(1), result(1)], ("done", "certain", "at_least_one")),
+    ("start and result of a run that is over", None, [started(1), result(1), DONE], ("done", "certain", "one")),
+    ("start and result, and the source lists what is open", None, [started(1), result(1), state(status="running", pending=[], waiting=[])], ("done", "certain", "one")),
     ("start and result where only the last attempt is kept", ON_CLOSE, [started(1), result(1)], ("done", "certain", "at_least_one")),
     ("a timeout", ON_CLOSE, [started(1), failed(1, "StartToCloseTimeout")], ("failed_may_have_run", "certain", "unknown")),
     ("a refusal that will not be tried again", ON_CLOSE, [started(1), failed(1, "ApplicationFailure")], ("failed_may_have_run", "certain", "unknown")),
@@ -145,6 +147,15 @@ def test_behind_a_file_that_does_not_state_its_end_nothing_is_known(more: dict[s
     assert (summary.status, summary.complete) == ("unknown", False)
     assert [(g.step, g.verdict) for g in summary.gaps] == [(2, "unknown")]
     assert ("torn_tail" in codes(summary)) == bool(more)
+
+
+@pytest.mark.parametrize("first", [{**started(1), **READ}, started(1)], ids=["a read", "a write"])
+def test_behind_an_open_step_of_such_a_file_later_steps_may_exist(first: dict[str, Any]) -> None:
+    lines = numbered(START, first)
+    summary = fold_import(imported(lines))
+    assert [(g.step, g.verdict, g.effect) for g in summary.gaps][1:] == [(2, "unknown", "write")]
+    told = {**state(status="running", complete=False), "seq": 3}
+    assert [g.step for g in fold_import(imported([*lines, told])).gaps] == [1]
 
 
 def test_a_torn_file_never_shows_a_finished_run() -> None:
