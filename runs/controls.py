@@ -85,6 +85,15 @@ def for_head(head: store.HeadRow, *, action: str, build: str = "", reason: str =
     return commands(head.runtime, head.run, action=action, build=build, reason=reason, **known)
 
 
+def builds(head: store.HeadRow) -> list[str]:
+    """Builds or deployments that the run's last import named: the one that it is on, then others that tried it."""
+    told = _told(_last_entries(head))
+    stuck = told.get("stuck")
+    tried = stuck.get("build") if isinstance(stuck, Mapping) else None
+    named = (*(told.get(name) for name in ("build", "pinned_to", "tried_by")), tried)
+    return list(dict.fromkeys(b for b in named if isinstance(b, str) and b))
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What tells the runtime one decision, or those that it takes together."""

@@ -41,7 +41,7 @@ def pin_run(head_id: int, *, build: str = "", reason: str, by: str, actor: str) 
     label = build or here
     if not label:
         raise NothingToPinTo(f"run {head.run!r} has not been opened and names no build; name the build to pin it to")
-    if label != here:
+    if label != here and head.native:
         registering.find(agent=head.agent, label=label)
     return applying.pin(head, build=label, reason=reason, by=by, actor=actor)
 
@@ -59,10 +59,17 @@ def unpin_run(head_id: int, *, reason: str, by: str, actor: str) -> int:
 def move_run(head_id: int, *, build: str, reason: str, by: str, actor: str) -> int:
     """The run goes on under this build and no other; returns the position of `deploy.continued`.
 
-    What it recorded under other versions then replays with the rule for continued runs. A hold is lifted. Raises `RunEnded`,
-    `UnknownBuild`, `ReasonMissing`.
+    What it recorded under other versions then replays with the rule for continued runs. A hold is lifted. A run of another
+    runtime may go to a build that is registered nowhere here: its runtime knows it. Raises `RunEnded`,
+    `UnknownBuild`, `NothingToPinTo`, `ReasonMissing`.
     """
     head = _open_head(head_id, reason)
+    if not head.native and not build:
+        raise NothingToPinTo("name the build that the run is to go on under")
+    if not head.native and not registering.known(agent=head.agent, label=build):
+        pos = applying.go_on(head, build=build, reason=reason, by=by, actor=actor)
+        applying.pin(store.lock(head_id), build=build, reason=reason, by=by, actor=actor)
+        return pos
     target = registering.find(agent=head.agent, label=build)
     pair = assessing.pair_of(head.id)
     found = assessing.measure_for(target, pairs=[pair]).assess(pair, now=head.now)

@@ -57,8 +57,16 @@ class RunActionForm(forms.Form):
 
     reason = _text("Reason", required=True, rows=2)
     build = _text("Build", limit=512)
+    other_build = _text("Another build", limit=512)
     name = forms.ChoiceField(choices=[(n, n) for n in STOP_NAMES], required=False, label="Stop name")
     message = _text("Message", rows=2)
+
+    def clean(self) -> dict[str, Any]:
+        """A build that was typed goes before one that was chosen."""
+        found = dict(self.cleaned_data)
+        if other := found.pop("other_build", ""):
+            found["build"] = other
+        return found
 
 
 class GapForm(forms.Form):

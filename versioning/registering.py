@@ -91,6 +91,11 @@ def opened_with(*, agent: str, label: str, versions: Mapping[str, Any] | None, w
     return build
 
 
+def known(*, agent: str, label: str) -> bool:
+    """Whether the agent has a registered build of this label."""
+    return Build.objects.filter(agent=agent, label=label).exists()
+
+
 def find(*, agent: str, label: str) -> Build:
     """The registered build. Raises `UnknownBuild`."""
     found = Build.objects.filter(agent=agent, label=label).first()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,6 +46,8 @@ def _only(call: Callable[..., Any], *names: str) -> Callable[..., Any]:
         head_id, **{k: v for k, v in given.items() if k in {*names, "by", "actor", "reason"}}
     )
 
+
+COMMANDS: Final = 3  # builds whose commands are printed before one is chosen
 
 ACTS: Final = {
     "pin": Act(
@@ -111,13 +113,15 @@ def act(request: HttpRequest, key: str, name: str) -> HttpResponse:
             return redirect("runs:detail", key)
         except Refused as e:
             form.add_error(None, str(e))
+    builds = shown_runs.labels(head.agent, on=form["build"].value()) if head.native else shown_runs.foreign_labels(head)
     context = {
         "head": head,
         "name": name,
         "act": action,
         "form": form,
-        "builds": shown_runs.labels(head.agent, on=form["build"].value()),
-        "foreign": None if head.native else _foreign(head, name, form),
+        "builds": builds,
+        "foreign": None if head.native else _foreign(head, name, form, builds),
+        "warnings": shown_runs.warnings(head.id),
         "waits": _waits(head, name, form),
     }
     status = 422 if request.method == "POST" else 200
@@ -159,14 +163,19 @@ def _head(key: str) -> store.HeadRow:
     return found
 
 
-def _foreign(head: store.HeadRow, name: str, form: RunActionForm) -> dict[str, Any]:
-    """What the form says about a run of another runtime: that nothing is carried out, and the commands that do it."""
-    build = str(form["build"].value() or "")
+def _foreign(head: store.HeadRow, name: str, form: RunActionForm, builds: Sequence[str]) -> dict[str, Any]:
+    """What the form says about a run of another runtime: that nothing is carried out, and the commands that do it.
+
+    Where a build is to be chosen, the commands of each of the first few that are offered.
+    """
+    given = str(form["other_build"].value() or form["build"].value() or "") if form.is_bound else ""
+    chosen = ([given] if given else builds[:COMMANDS]) if "build" in ACTS[name].fields else [""]
     reason = str(form["message"].value() or form["reason"].value() or "")
     return {
         "title": controls.title(head.runtime),
         "verb": name,
-        "commands": controls.for_head(head, action=name, build=build, reason=reason),
+        "commands": [(build, controls.for_head(head, action=name, build=build, reason=reason)) for build in chosen],
+        "known": bool(controls.for_head(head, action=name)),
     }
 
 
@@ -185,6 +194,8 @@ def _first(head: store.HeadRow, name: str) -> dict[str, Any]:
     if name == "pin":
         run = Run.objects.filter(pk=head.id).only("build").first()
         return {"build": head.open_build or (run.build if run else "")}
+    if name == "move" and not head.native:
+        return {"build": next(iter(controls.builds(head)), "")}
     if name == "stop":
         return {"name": "StoppedByOperator"}
     return {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from journals import store
 from runs import actions as run_actions
+from runs import controls
 from runs.models import Run
 from versioning import assessing, registering, ruling, shown
 from versioning.models import Build, Deploy
@@ -17,6 +18,25 @@ def labels(agent: str, *, on: str | None = "") -> list[str]:
     """Labels of the agent's builds, newest first, at most 200; and the one that the run is on, which may be unregistered."""
     known = list(Build.objects.filter(agent=agent).order_by("-id").values_list("label", flat=True)[:200])
     return known if not on or on in known else [on, *known]
+
+
+SEEN: int = 1_000  # newest runs of a source in which builds are looked for
+OFFERED: int = 50
+
+
+def foreign_labels(head: store.HeadRow) -> list[str]:
+    """Builds that a run of another runtime could go to, as far as they have been seen: named by its own import, registered, or
+    held by the newest runs of its agent from the same source."""
+    source = Run.objects.filter(pk=head.id).values_list("source", flat=True).first()
+    newest = Run.objects.filter(source=source, agent=head.agent).order_by("-head_id").values_list("build", flat=True)
+    return [b for b in dict.fromkeys([*controls.builds(head), *labels(head.agent), *newest[:SEEN]]) if b][:OFFERED]
+
+
+def warnings(head_id: int) -> list[Mapping[str, Any]]:
+    """Findings of a run that somebody who decides about it must have read: its open gap, and what is an error."""
+    run = Run.objects.filter(pk=head_id).only("summary").first()
+    found = run.summary.get("findings", ()) if run is not None else ()
+    return [f for f in found if f["severity"] == "error" or f["code"] == "gap_open"]
 
 
 def gap(head: store.HeadRow, branch: str, step: int) -> Mapping[str, Any] | None:
@@ -73,4 +93,4 @@ def _decision(head: store.HeadRow, build: Build, now: datetime) -> Any:
     return rules.decision_for(head)
 
 
-__all__ = ["gap", "labels", "panel", "registering"]
+__all__ = ["foreign_labels", "gap", "labels", "panel", "registering", "warnings"]

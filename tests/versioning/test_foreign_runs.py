@@ -85,6 +85,42 @@ def test_a_form_says_that_nothing_is_carried_out_and_gives_the_command(alice, na
 
 
 @pytest.mark.django_db
+def test_a_move_offers_the_builds_that_were_seen_and_takes_another(alice):
+    """A run that its own runtime keeps failing: pinned to one deployment, tried by another, a write without a result."""
+    imported("order-2/9", runtime="restate", pinned_to="39")
+    mismatch = {
+        "cause": "RT0016 journal mismatch",
+        "message": "Pinned to dp_OLD1, tried by dp_NEW2",
+        "build": "dp_NEW2",
+        "tries": 12,
+    }
+    key = imported("inv_1x", status="stuck", runtime="restate", build="dp_OLD1", tried_by="dp_NEW2", stuck=mismatch)
+    write = {"run": "inv_1x", "kind": "tool.started", "id": "e9", "step": 2, "name": "charge card", "effect": "write"}
+    store.ingest(
+        source_name="tq", runtime="restate", import_id=1, actor="import:1",
+        items=[store.Foreign(run="inv_1x", id="e9", seq=None, kind="tool.started", raw=json.dumps(write).encode(), record="r")],
+    )  # fmt: skip
+    projection.catch_up()
+    form = text(alice.get(f"/runs/{key}/move/"))
+    assert 'value="dp_OLD1" selected' in form
+    for offered in ("dp_NEW2", "40"):
+        assert f'<option value="{offered}">' in form
+    assert "resume?deployment=dp_NEW2" in form
+    assert "BUILD" not in form
+    before, _, _ = form.partition('<button class="button" data-kind="primary">')
+    warned = before.partition("As the run stands now")[2]
+    assert "RT0016 journal mismatch: Pinned to dp_OLD1, tried by dp_NEW2" in warned
+    assert "In the gap: charge card" in warned
+    told = text(
+        alice.post(f"/runs/{key}/move/", {"build": "dp_OLD1", "other_build": "dp_X3", "reason": "r"}, follow=True)
+    )
+    assert "Move asked on build dp_X3, not carried out" in told
+    assert "resume?deployment=dp_X3" in told
+    nothing = alice.post(f"/runs/{key}/move/", {"reason": "r"})
+    assert (nothing.status_code, "name the build" in text(nothing)) == (422, True)
+
+
+@pytest.mark.django_db
 def test_a_stop_is_shown_as_asked_until_an_import_shows_the_end(alice):
     key = imported()
     alice.post(f"/runs/{key}/stop/", {"name": "StoppedByOperator", "message": "m", "reason": "r"})
