@@ -123,6 +123,14 @@ def positions_of(head_id: int, numbers: Sequence[int]) -> list[int]:
         return [row[0] for row in cursor.fetchall()]
 
 
+def repeated(head_id: int, numbers: Sequence[int]) -> set[int]:
+    """Those of these numbers that more than one entry of the run has: a source may number by super-steps."""
+    sql = "SELECT coalesce(seq, pos) FROM journals_entry WHERE head_id = %s AND coalesce(seq, pos) = ANY(%s) GROUP BY 1 HAVING count(*) > 1"
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [head_id, list(numbers)])
+        return {row[0] for row in cursor.fetchall()}
+
+
 def _batches(head_id: int, after: int, limit: int | None) -> Iterator[list[tuple[Any, ...]]]:
     left = limit
     while left is None or left > 0:

@@ -33,6 +33,7 @@ from journals.reading import (
     export,
     positions_of,
     read,
+    repeated,
     skeleton,
     skeletons,
     verify,
@@ -54,7 +55,7 @@ from journals.text import decode_text, encode_text
 __all__ = [
     "UNMAPPED", "Appended", "Foreign", "HeadRow", "IngestResult", "MappingMoved", "Source", "StoredEntry", "UnknownSource", "Verified", "append",
     "change", "change_mapping", "create", "decode_text", "encode_text", "entries_at", "entries_of", "export", "find", "find_executions", "first_seen", "head",
-    "heads", "ingest", "lock", "mapping_changes", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew", "skeleton", "skeletons", "source",
+    "heads", "ingest", "lock", "mapping_changes", "native_source", "new_key", "position_of", "positions_of", "read", "record", "renew", "repeated", "skeleton", "skeletons", "source",
     "source_id", "verify", "waits_for",
 ]  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -108,7 +108,7 @@ def step_row(run: Run, place: int) -> StepRow | None:
 def open_step(run: Run, row: StepRow) -> None:
     """Reads the entries of a step into its row."""
     row.open = True
-    row.entries = [OpenEntry.of(stored) for stored in store.entries_at(run.head_id, positions(run, row.step.entries))]
+    row.entries = _placed(run, store.entries_at(run.head_id, positions(run, row.step.entries)))
 
 
 def place_of(run: Run, number: int) -> int | None:
@@ -246,12 +246,15 @@ class OpenEntry:
 
     stored: store.StoredEntry
     values: Mapping[str, bytes] = field(default_factory=dict)  # field -> the bytes of its value, as recorded
+    place: str = ""  # in addresses: its number; with its position behind a dash where others have the number too
 
     @classmethod
-    def of(cls, stored: store.StoredEntry) -> OpenEntry:
+    def of(cls, stored: store.StoredEntry, repeated: Collection[int] = ()) -> OpenEntry:
         """Cuts the line into its fields without decoding any; an odd line is its own only value."""
         spans = wire.spans_of(stored.raw)
-        return cls(stored, {name: stored.raw[a:b] for name, (a, b) in spans.items()} if spans else {"line": stored.raw})
+        values = {name: stored.raw[a:b] for name, (a, b) in spans.items()} if spans else {"line": stored.raw}
+        place = f"{stored.number}-{stored.pos}" if stored.number in repeated else str(stored.number)
+        return cls(stored, values, place)
 
     @property
     def shown(self) -> list[Value]:
@@ -272,6 +275,11 @@ class OpenEntry:
         return ""
 
 
+def _placed(run: Run, rows: Sequence[store.StoredEntry]) -> list[OpenEntry]:
+    twice = set() if run.native else store.repeated(run.head_id, [row.number for row in rows])
+    return [OpenEntry.of(row, twice) for row in rows]
+
+
 def positions(run: Run, numbers: Sequence[int]) -> list[int]:
     """Our positions of the entries that people know by these numbers."""
     if run.runtime == "native":
@@ -287,7 +295,7 @@ def entries(run: Run, *, after: int = 0) -> Window:
     rows = list(store.skeleton(run.head_id, after=after, limit=ENTRIES + 1))
     more, rows = len(rows) > ENTRIES, rows[:ENTRIES]
     return Window(
-        [OpenEntry.of(row) for row in rows],
+        _placed(run, rows),
         max(after - ENTRIES, 0) if after else None,
         rows[-1].pos if more else None,
         rows[0].pos if rows else None,
@@ -296,10 +304,14 @@ def entries(run: Run, *, after: int = 0) -> Window:
     )
 
 
-def entry(run: Run, number: int) -> OpenEntry | None:
-    """The entry that people know by this number, whole; of several the first."""
-    found = store.entries_at(run.head_id, positions(run, [number])[:1])
-    return OpenEntry.of(found[0]) if found else None
+def entry(run: Run, place: str) -> OpenEntry | None:
+    """The entry of an address, whole: by the number that people know, of several the first; or by number and position."""
+    number, _, pos = place.partition("-")
+    if int(number) >= 2**63:
+        return None
+    at = [int(pos)] if pos else positions(run, [int(number)])[:1]
+    found = [e for e in store.entries_at(run.head_id, at) if e.number == int(number)]
+    return _placed(run, found)[0] if found else None
 
 
 def raw_lines(run: Run, *, after: int = 0) -> Window:

@@ -190,7 +190,7 @@ def _number(request: HttpRequest, name: str) -> int | None:
 
 @signed_in
 @require_safe
-def detail(request: HttpRequest, key: str, tab: str = "steps", number: int | None = None) -> HttpResponse:
+def detail(request: HttpRequest, key: str, tab: str = "steps", place: str = "") -> HttpResponse:
     """One run under one of its tabs; `?open=3` opens steps, `?entry=12` goes to an entry."""
     run = _run_of(key)
     target = _target(request)
@@ -214,7 +214,7 @@ def detail(request: HttpRequest, key: str, tab: str = "steps", number: int | Non
         return HttpResponse(
             render(request, "runs/detail.html#news", {**context, "out_of_band": True}).content, headers=changed
         )
-    context |= _entries_tab(request, run, number) if number else TABS[tab](request, run)
+    context |= _entries_tab(request, run, place) if place else TABS[tab](request, run)
     return render(
         request,
         {"run-body": "runs/detail.html#body", "steps-live": "runs/steps.html#live"}.get(target, "runs/detail.html"),
@@ -285,13 +285,15 @@ def _steps_tab(request: HttpRequest, run: Run) -> dict[str, Any]:
     }
 
 
-def _entries_tab(request: HttpRequest, run: Run, number: int | None = None) -> dict[str, Any]:
-    number = number if number is not None else _number(request, "entry")
+def _entries_tab(request: HttpRequest, run: Run, place: str = "") -> dict[str, Any]:
+    number = _number(request, "entry")
+    place = place or ("" if number is None else str(number))
     after = _number(request, "after") or 0
-    opened = page.entry(run, number) if number is not None else None
+    opened = page.entry(run, place) if place else None
     if opened is not None:
         after = max(opened.stored.pos - 10, 0)
-    return {"window": page.entries(run, after=after), "opened": opened, "asked": number}
+    several = opened is not None and place != opened.place
+    return {"window": page.entries(run, after=after), "opened": opened, "asked": place, "several": several}
 
 
 TABS: dict[str, Callable[[HttpRequest, Run], dict[str, Any]]] = {
@@ -306,18 +308,18 @@ TABS: dict[str, Callable[[HttpRequest, Run], dict[str, Any]]] = {
 
 @signed_in
 @require_safe
-def entry(request: HttpRequest, key: str, number: int) -> HttpResponseBase:
+def entry(request: HttpRequest, key: str, place: str) -> HttpResponseBase:
     """One entry among its neighbours, opened."""
-    return detail(request, key, tab="entries", number=number)
+    return detail(request, key, tab="entries", place=place)
 
 
 @signed_in
 @require_safe
-def value(request: HttpRequest, key: str, number: int, name: str) -> HttpResponse:
+def value(request: HttpRequest, key: str, place: str, name: str) -> HttpResponse:
     """A recorded value as it is, as plain text: what pages cut is whole here."""
-    found = page.entry(_run_of(key), number)
+    found = page.entry(_run_of(key), place)
     if found is None or (name != "line" and name not in found.values):
-        raise Http404(f"Entry {number} of this run has no field {name}.")
+        raise Http404(f"Entry {place} of this run has no field {name}.")
     body = found.stored.raw if name == "line" else found.values[name]
     return HttpResponse(body, content_type="text/plain; charset=utf-8")
 

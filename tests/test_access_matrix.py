@@ -62,8 +62,8 @@ TABLE: Mapping[str, tuple[str, str]] = {
     "runs/<str:key>/": (VIEW, NO_METHOD),
     "^runs/(?P<key>[^/]+)/(?P<tab>entries|versions|approvals|decisions|raw)/$": (VIEW, NO_METHOD),
     "runs/<str:key>/export.jsonl": (VIEW, NO_METHOD),
-    "runs/<str:key>/entries/<int:number>/": (VIEW, NO_METHOD),
-    "runs/<str:key>/entries/<int:number>/<str:name>.txt": (VIEW, NO_METHOD),
+    "runs/<str:key>/entries/<entry:place>/": (VIEW, NO_METHOD),
+    "runs/<str:key>/entries/<entry:place>/<str:name>.txt": (VIEW, NO_METHOD),
     "docs/findings/": (VIEW, NO_METHOD),
     "docs/findings/<str:code>/": (VIEW, NO_METHOD),
     "runs/<str:key>/panel/": (VIEW, NO_METHOD),
@@ -176,7 +176,7 @@ def board(token: Callable[..., str], people: dict[str, Any], settings: Any) -> I
     settings_ = {"user_id": people["vera"].pk, "token_id": spare.pk}
     made = Board({who: Client() for who in IDENTITIES})
     made.arguments = {
-        "runs": {"key": gap.key, "number": 2, "name": "line", "branch": "-", "step": 4, "tab": "entries"},
+        "runs": {"key": gap.key, "number": 2, "place": 2, "name": "line", "branch": "-", "step": 4, "tab": "entries"},
         "approvals": {"key": approval.key, "name": approval.name},
         "foreign": {"key": theirs.approval.key, "ref": theirs.ref},
         "deploys": {"key": deploy.key, "group": group},

@@ -340,6 +340,13 @@ def effects_words(effects: str) -> str:
 
 
 @register.filter
+def place_of(decision: dict[str, Any]) -> str:
+    """The address part of a decision's entry: several entries of a run may have its number."""
+    detail = decision["detail"]
+    return f"{detail['entry']}-{detail['pos']}"
+
+
+@register.filter
 def is_decision(kind: str) -> bool:
     """Kinds that are decisions when they are made here, and claims in an imported file."""
     return kind.startswith(("deploy.", "stop.", "gap.")) or kind in {

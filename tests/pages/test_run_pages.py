@@ -351,3 +351,26 @@ def test_the_last_entry_of_an_imported_run_is_reached(http: Client, tab: str) ->
     html = http.get(f"/runs/{run.key}/{tab}/{end[1]}").text
     assert ">n450<" in html or "&quot;n450&quot;" in html
     assert "Later" not in html
+
+
+def test_each_of_several_entries_with_one_number_has_an_address_of_its_own(http: Client) -> None:
+    run = imported(
+        b'{"run":"f-1","seq":1,"kind":"run.started","agent":"a"}',
+        b'{"run":"f-1","seq":4,"id":"x","kind":"tool.result","name":"first","step":1,"out":"one"}',
+        b'{"run":"f-1","seq":4,"id":"y","kind":"approval.decided","approval":"p","decision":"approve","by":"carl"}',
+        b'{"run":"f-1","seq":4,"id":"z","kind":"tool.result","name":"third","step":2,"out":"three"}',
+    )
+    listed = http.get(f"/runs/{run.key}/entries/").text
+    ids = re.findall(r'<tr id="([^"]+)"', listed)
+    assert ids == ["e1", "e4-2", "e4-3", "e4-4"]
+    assert listed.count(">4</a>") == 3, "the number that is shown stays the source's"
+    for place, out in (("4-2", b'"one"'), ("4-4", b'"three"'), ("4", b'"one"')):
+        html = http.get(f"/runs/{run.key}/entries/{place}/").text
+        assert 'id="e4"' in html
+        assert ("Several entries" in html) == (place == "4")
+        assert http.get(f"/runs/{run.key}/entries/{place}/out.txt").content == out
+    assert f"/runs/{run.key}/entries/4-3/#e4" in http.get(f"/runs/{run.key}/decisions/").text
+    for nothing in ("4-1", "4-99", "5-2", "9" * 19):
+        assert "has no entry" in http.get(f"/runs/{run.key}/entries/{nothing}/").text
+    opened = http.get(f"/runs/{run.key}/?open=1&open=2").text
+    assert len(set(re.findall(r'<section class="entry" id="([^"]+)"', opened))) >= 2
