@@ -207,7 +207,7 @@ def test_a_running_execution_may_be_in_a_step_that_has_no_record_yet() -> None:
     assert (held_up.state()["pending"], held_up.state()["status"]) == ([], "parked")
 
 
-def test_an_invocation_that_ends_in_the_middle_of_a_step_says_nothing_of_the_branches_beside_it() -> None:
+def test_an_invocation_that_ends_in_the_middle_of_a_branch_was_cut_off_without_an_error_too() -> None:
     forked = (
         child("ContextStarted", "Parallel", (1,), "fan out"),
         child("ContextStarted", "ParallelBranch", (1, 1), "parallel-branch-0"),
@@ -221,8 +221,10 @@ def test_an_invocation_that_ends_in_the_middle_of_a_step_says_nothing_of_the_bra
         ]
     later = told(*forked, ("InvocationCompleted",), child("StepStarted", "tool", (1, 2, 1), "book_flight"))
     assert [d["name"] for d in later.state()["doubles"]] == ["book_flight"]
-    waits = child("WaitStarted", "Wait", (1, 1, 1), "cool off")
-    assert told(*forked[:3], waits, ("InvocationCompleted",)).state()["pending"] == []
+    waits = [child("WaitStarted", "Wait", (1, n, 1), "cool off") for n in (1, 2)]
+    asleep = told(*forked[:3], waits[0], ("InvocationCompleted",)).state()["pending"]
+    assert [(p["branch"], p["step"]) for p in asleep] == [("1.2", 1)]  # a branch that goes to sleep waits for something
+    assert told(*forked[:3], *waits, ("InvocationCompleted",)).state()["pending"] == []
 
 
 def test_invocations_that_leave_nothing_are_a_loop() -> None:

@@ -60,7 +60,7 @@ class History:
     children: dict[str, list[str]] = field(default_factory=dict)  # parent id, empty for the main line
     last: int = 0  # newest event id
     last_type: str = ""
-    last_error: bool = False  # the newest event is an invocation that ended with an error, or in the middle of a step
+    last_error: bool = False  # the newest event is an invocation that was cut off
     cut: bool = False  # it was ended from outside while an invocation may have been running
     latest: str | None = None  # newest time of an event
     gapless: bool = True  # no event is missing up to here
@@ -142,11 +142,20 @@ class History:
             self.idle_invocations = 0
 
     def invoked(self, error: bool) -> None:
-        """One invocation of the function is over: nothing of it runs any more. With a step under way it was cut off, whether or
-        not an error is recorded: other branches may have begun something too."""
+        """One invocation of the function is over: nothing of it runs any more."""
         self.invocations += 1
         self.idle_invocations += 1
-        self.crashed = self.last_error = error or any(op.open and op.type == "Step" for op in self.ops.values())
+        self.crashed = self.last_error = error or self._cut_off()
+
+    def _cut_off(self) -> bool:
+        """Whether something was under way, though no error is recorded: a step, or a branch that waits for nothing."""
+        held_up = {op.branch for op in self.ops.values() if op.open or op.retry_s is not None}
+        for op in self.open_ops():
+            parent = self.ops.get(op.parent or "")
+            branch = op.type == "Context" and op.sub_type not in (*GROUPS, "WaitForCallback")
+            if op.type == "Step" or (branch and op.inner not in held_up and (parent is None or parent.open)):
+                return True
+        return False
 
     def began(self, op: Op) -> None:
         """A step's attempt begins. After an invocation that failed, it may have begun in that one too without a record."""
