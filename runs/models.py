@@ -115,6 +115,11 @@ class Run(models.Model):
         return self.run
 
     @property
+    def notes(self) -> int:
+        """What imports said about the run as a whole: journal lines that are no entries of the source."""
+        return max(self.folded_pos - self.entries, 0)
+
+    @property
     def idle(self) -> bool:
         """It could go on, and no worker has it: native, neither parked nor held, without a live lease."""
         if not self.native or self.status != "running":

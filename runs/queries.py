@@ -160,9 +160,9 @@ def matching(filters: Filters) -> QuerySet[Run]:
 
 
 def id_condition(fragment: str) -> Q:
-    """Runs whose id or key holds the fragment; an idempotency key made by `run.key()` finds its run."""
+    """Runs whose id or key holds the fragment; pages show a key's first 8; an idempotency key made by `run.key()` finds its run."""
     keyed = _STEP_OF_KEY.match(fragment)
-    condition = Q(run__icontains=fragment) | Q(key=fragment)
+    condition = Q(run__icontains=fragment) | (Q(key__startswith=fragment) if len(fragment) >= 8 else Q(key=fragment))
     return condition | Q(run=keyed["run"]) if keyed else condition
 
 

@@ -86,7 +86,7 @@ def as_text(made: dict[str, Any]) -> str:
         f"status     {made['status']}{_own_word(made)}{', complete' if made['complete'] else ''}{_waits(made)}",
         f"build      {made['build'] or 'not known'}{f', pinned to {pin}' if (pin := made['pinned_to']) else ''}",
         f"started    {made['started_at'] or 'not known'}   ended {made['ended_at'] or 'not yet, or not known'}",
-        f"entries    {made['entries']:,}  ({made['bytes']:,} bytes)",
+        f"entries    {made['entries']:,}  ({made['bytes']:,} bytes){', without the notes of imports' if made['runtime'] != 'native' else ''}",
     ]
     lines += ["", "gaps"] + [_gap_line(g) for g in made["gaps"]] if made["gaps"] else []
     lines += (

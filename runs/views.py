@@ -244,6 +244,7 @@ def _head(run: Run) -> dict[str, Any]:
         "more_gaps": max(len(gaps) - causes.GAPS, 0),
         "cause": causes.cause(run),
         "repeats_unseen": page.repeats_unseen(run),
+        "source_url": reverse("runs:source", args=[store.head(run.head_id).source_id]),
         "findings": (findings := page.part(run, "findings")),
         "limits": limit_words.worded(page.part(run, "limits")),
         "open_findings": any(f.get("severity") == "error" for f in findings),
@@ -260,7 +261,13 @@ def _tabs(run: Run, here: str) -> list[dict[str, Any]]:
         "raw": None,
     }
     return [
-        {"name": name, "title": name.capitalize(), "count": count, "here": name == here, "url": _tab_url(run, name)}
+        {
+            "name": name,
+            "title": "Entries and notes" if name == "entries" and run.notes else name.capitalize(),
+            "count": count,
+            "here": name == here,
+            "url": _tab_url(run, name),
+        }
         for name, count in counts.items()
     ]
 
@@ -293,7 +300,13 @@ def _entries_tab(request: HttpRequest, run: Run, place: str = "") -> dict[str, A
     if opened is not None:
         after = max(opened.stored.pos - 10, 0)
     several = opened is not None and place != opened.place
-    return {"window": page.entries(run, after=after), "opened": opened, "asked": place, "several": several}
+    return {
+        "window": page.entries(run, after=after),
+        "opened": opened,
+        "asked": place,
+        "several": several,
+        "what": "entries and notes" if run.notes else "entries",
+    }
 
 
 TABS: dict[str, Callable[[HttpRequest, Run], dict[str, Any]]] = {

@@ -13,7 +13,7 @@ from django.test import Client
 
 from journals import ingest
 from journals.files import Found
-from runs import projection, sentences
+from runs import projection, sentences, show
 from runs.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -71,3 +71,22 @@ def test_a_read_in_the_gap_is_no_alarm_about_the_outside() -> None:
     assert "nothing outside can tell the repeat" in warned
     assert "It only reads" in calm
     assert "key" not in calm
+
+
+def test_entries_and_the_notes_of_an_import_are_counted_by_one_rule(http: Client) -> None:
+    (run,) = bring("durabletask/b-crash.json")
+    page, tab = (text(http.get(f"/runs/{run.key}/{tab}").text) for tab in ("", "entries/"))
+    assert f"{run.entries} entries and 1 note of the import" in page
+    assert f"Entries and notes {run.folded_pos}" in page
+    assert run.folded_pos == run.entries + 1 == http.get(f"/runs/{run.key}/entries/").text.count('<tr id="e')
+    assert "Entries and notes" in tab
+    assert f"{run.entries:,}  (" in show.as_text(show.show(run.pk))
+
+
+def test_what_a_run_page_names_leads_on(http: Client) -> None:
+    (run,) = bring("durabletask/b-crash.json")
+    page = http.get(f"/runs/{run.key}/").text
+    assert re.search(r'<dt>source</dt><dd><a href="/sources/\d+/">there</a>', page)
+    assert f">{run.key[:8]}</button>" in page
+    assert f"/runs/{run.key}/" in http.get("/runs/", {"q": run.key[:8]}).text
+    assert f"/runs/{run.key}/" not in http.get("/runs/", {"q": run.key[:7] + "?"}).text

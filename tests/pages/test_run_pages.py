@@ -345,7 +345,7 @@ def test_the_last_entry_of_an_imported_run_is_reached(http: Client, tab: str) ->
     assert Run.objects.get(pk=run.head_id).entries == 450
     html = http.get(f"/runs/{run.key}/{tab}/").text
     assert "of 453 " in html
-    assert "Entries <b>453</b>" in html
+    assert "Entries and notes <b>453</b>" in html
     end = re.search(r'<a href="([^"]+)"[^>]*>To the end</a>', html)
     assert end
     html = http.get(f"/runs/{run.key}/{tab}/{end[1]}").text

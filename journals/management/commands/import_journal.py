@@ -82,7 +82,7 @@ class Command(BaseCommand):
             if run["standing_conflicts"]:
                 conflicts += f", conflicts since before at {', '.join(map(str, run['standing_conflicts']))}"
             self.stdout.write(
-                f"          run {shown(run['run'])}  {run['key']}  {run['status']}: {run['new_entries']} new,"
+                f"          run {shown(run['run'])}  {run['key']}  {run['status']}: {run['new_entries']} new with notes,"
                 f" {run['existing_entries']} known{conflicts}"
             )
 
