@@ -114,7 +114,7 @@ def _pending_without_entries(journal: Journal, ground: Ground) -> list[Gap]:
     for p in ground.facts.pending:
         if (p.branch, p.step) in known:
             continue
-        verdict, confidence, reason = told_pending(p, ground)
+        verdict, confidence, reason = told_pending(p, ground, write=p.effect != "read")
         made.append(
             Gap(
                 branch=p.branch,
