@@ -12,7 +12,7 @@ from django.db import connection
 
 from journals import store
 from journals.adapters import ADAPTERS, NATIVE
-from journals.adapters.base import AdapterInfo
+from journals.adapters.base import DOUBT, AdapterInfo
 from journals.imports_models import BATCHES, Import, ImportRun
 from journals.imports_report import RunReport, runs_of
 from journals.limits import limits_of
@@ -21,6 +21,7 @@ __all__ = [
     "ImportRow",
     "SourcePage",
     "SourceRow",
+    "doubts_of",
     "has_batches",
     "import_rows",
     "info_of",
@@ -206,6 +207,20 @@ def _import(row: tuple[Any, ...]) -> ImportRow:
         pk, outcome if state == "done" else state, store.decode_text(path or ""), files, formats, source, int(entries), int(unread), actor,
         created_at, error,
     )  # fmt: skip
+
+
+def doubts_of(head_id: int) -> tuple[int, list[str]]:
+    """The import that brought the last entry of a run (0: none), and what it noted of the run's files that leaves open whether they
+    were all."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT import_id FROM journals_entry WHERE head_id = %s AND origin = 'import' ORDER BY pos DESC LIMIT 1", [head_id]
+        )
+        found = cursor.fetchone()
+    if found is None or found[0] is None:
+        return 0, []
+    brought = ImportRun.objects.filter(head_id=head_id, file__imported_id=found[0]).values_list("file__notes", flat=True)
+    return int(found[0]), list(dict.fromkeys(note for notes in brought for note in notes if DOUBT in note))
 
 
 def has_batches() -> bool:

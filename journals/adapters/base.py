@@ -109,6 +109,10 @@ class Unread:
     start: str
 
 
+DOUBT = "the last rows may be missing"
+"""In a note: nothing of the file was lost, but nobody can tell whether it is all. A run's page repeats such a note."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something about the file that lost nothing: a BOM, CRLF, two records on one line."""

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from journals.adapters.base import InputFile, Note, Refused
+from journals.adapters.base import DOUBT, InputFile, Note, Refused
 from journals.adapters.tables import Place, Sink
 
 MAGIC = b"SQLite format 3\x00"
+_INDEX_VERSION = 3_007_000  # of every index of a write-ahead log
 _STEP_BUDGET = 50_000  # progress calls of 10,000 virtual machine steps: far above any real file, below a run-away query
 
 
@@ -24,21 +27,54 @@ class _Text(bytes):
     """A cell that SQLite calls text; other bytes are a blob."""
 
 
-def read_sqlite(file: InputFile, wal: InputFile | None, sink: Sink) -> None:
-    """Gives `sink` the rows of one database file; `wal` is the write-ahead log lying beside it, whose rows count too.
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What SQLite keeps beside a database in WAL mode: its write-ahead log, and the index of that log."""
+
+    wal: InputFile | None = None
+    shm: InputFile | None = None
+
+
+def besides(files: Sequence[InputFile]) -> Callable[[str], Beside]:
+    """What of these files belongs to the database of a path."""
+    by_path = {file.path: file for file in files}
+    return lambda path: Beside(by_path.get(f"{path}-wal"), by_path.get(f"{path}-shm"))
+
+
+def read_sqlite(file: InputFile, beside: Beside, sink: Sink) -> None:
+    """Gives `sink` the rows of one database file; the rows of the write-ahead log lying beside it count too.
 
     Cells are None, int, float, str (text) or bytes (blob). A row with text that is not UTF-8 is named as unread.
     """
     try:
-        with _opened(file, wal, sink) as connection:
+        with _opened(file, beside.wal, sink) as connection:
             for table in _tables(connection, sink):
                 _read_table(connection, table, sink)
     except (sqlite3.Error, UnicodeDecodeError) as e:
         sink.tear(f"SQLite cannot read it further: {e}")
+    if beside.wal is None and file.head(20)[18:19] == b"\x02":
+        _without_log(file, beside.shm, sink)
     if file.cut or _short(file):
         sink.tear(file.cut or "the file is shorter than its header says")
     if not sink.found and not sink.torn:
         sink.problems.append(Refused(file.path, f"no table of {sink.title} in it"))
+
+
+def _without_log(file: InputFile, shm: InputFile | None, sink: Sink) -> None:
+    """Says what is missing of a database in WAL mode whose log is not here.
+
+    The database itself does not tell: SQLite removes the log when the last program closes it, and its rows are then in the
+    database. The index does, if it is here: it counts the pages of the log (mxFrame, byte 16) and those of them that the database
+    has (nBackfill, byte 96); sqlite.org/walformat.html. It is removed with the log, so beside a closed database there is none.
+    """
+    index = shm.head(136) if shm is not None else b""
+    for order in ("<", ">"):
+        if len(index) == 136 and struct.unpack_from(f"{order}I", index, 0)[0] == _INDEX_VERSION:
+            (frames,), (copied,) = struct.unpack_from(f"{order}I", index, 16), struct.unpack_from(f"{order}I", index, 96)
+            if frames > copied:
+                sink.tear(f"its -wal file is not here, and {frames - copied} pages of the last rows are only in that")
+            return
+    sink.problems.append(Note(file.path, f"in WAL mode, and its -wal file is not here: {DOUBT}"))
 
 
 def _short(file: InputFile) -> bool:
@@ -67,10 +103,6 @@ def _opened(file: InputFile, wal: InputFile | None, sink: Sink) -> Iterator[sqli
         _copy(file, path)
         if wal is not None:
             _copy(wal, path.with_name("copy.sqlite-wal"))
-        elif file.head(20)[18:19] == b"\x02":
-            sink.problems.append(
-                Note(file.path, "in WAL mode, and its -wal file is not here: the last rows may be missing")
-            )
         mode = "mode=ro" if wal is not None else "mode=ro&immutable=1"
         with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)) as connection:
             connection.text_factory = _Text

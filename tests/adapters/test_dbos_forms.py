@@ -11,7 +11,7 @@ import pytest
 from drainboard import wire
 
 from journals.adapters import dbos
-from journals.adapters.base import InputFile
+from journals.adapters.base import DOUBT, InputFile
 from journals.adapters.dbos.values import looks_pickled, payload
 from journals.adapters.pgdump import cell
 from journals.adapters.values import seconds_of, utc, utc_seconds
@@ -257,7 +257,29 @@ def test_a_database_in_wal_mode_is_read_with_its_log(tmp_path: Path) -> None:
     assert "step:5" not in [e["id"] for e in read(*files).entries("refund-a")]
     alone = read(files[0])
     assert "step:5" in [e["id"] for e in alone.entries("refund-a")]
-    assert any("-wal file is not here" in n.text for n in alone.notes)
+    assert [n.text for n in alone.notes if DOUBT in n.text]
+    assert not alone.partial
+    (lacking,) = read(*files[:2]).partial
+    assert "pages of the last rows are only in that" in lacking.reason
+
+
+def test_an_index_that_counts_no_page_more_than_the_database_has_leaves_no_doubt(tmp_path: Path) -> None:
+    path = tmp_path / "live.sqlite"
+    path.write_bytes(bytes_of("a-sqlite.done.sqlite"))
+    live = sqlite3.connect(path)
+    live.execute("PRAGMA journal_mode=WAL")
+    live.execute("DELETE FROM operation_outputs WHERE function_id = 5")
+    live.commit()
+    live.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    files = [InputFile.of(p.name, p.read_bytes()) for p in sorted(tmp_path.iterdir())]
+    live.close()
+    made = read(*files[:2])
+    assert "step:5" not in [e["id"] for e in made.entries("refund-a")]
+    assert not made.partial
+    assert not [n for n in made.notes if DOUBT in n.text]
+    closed = read(InputFile.of("live.sqlite", path.read_bytes()))
+    assert not closed.partial, "a database that was closed is whole, and looks like one whose log was left behind"
+    assert [n for n in closed.notes if DOUBT in n.text]
 
 
 def test_a_view_with_the_name_of_a_table_is_not_run(tmp_path: Path) -> None:

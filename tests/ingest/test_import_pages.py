@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from tests.ingest.conftest import LINES, TORN, Importing
 
 pytestmark = pytest.mark.django_db
 
+FIXTURES = LINES.parent
 GOOD = (TORN / "00-good.jsonl").read_bytes()
 
 
@@ -238,3 +240,17 @@ def test_a_long_name_of_a_source_is_refused_by_name(
     with pytest.raises(CommandError, match=why):
         call_command("import_journal", str(tmp_path / "f"), "--source", "s" * 3_000)
     assert not Import.objects.exists()
+
+
+def test_a_run_page_repeats_that_nobody_can_tell_whether_the_file_was_all(
+    client: Client, people: dict[str, Any], importing: Importing
+) -> None:
+    data = gzip.decompress((FIXTURES / "adapters" / "langgraph" / "b-sqlite.recovered.sqlite.gz").read_bytes())
+    made = importing({"b.sqlite": data})["files"][0]
+    assert made["state"] == "complete"
+    alice = signed_in(client, people, "alice")
+    text = alice.get(reverse("runs:detail", args=[made["runs"][0]["key"]])).content.decode()
+    told = text.partition("as told by the import")[2].partition("</dd>")[0]
+    assert "its -wal file is not here: the last rows may be missing" in told
+    other = importing({"f": GOOD})["files"][0]["runs"][0]["key"]
+    assert "as told by the import" not in alice.get(reverse("runs:detail", args=[other])).content.decode()

@@ -27,7 +27,7 @@ from journals.adapters.cloudflare.forms import Part, name_runs, part_of, partial
 from journals.adapters.cloudflare.lines import Placed, lines_of, sortable, unique
 from journals.adapters.cloudflare.model import View
 from journals.adapters.cloudflare.state import state_line
-from journals.adapters.sqlitefile import MAGIC, mentions
+from journals.adapters.sqlitefile import MAGIC, besides, mentions
 
 _SOURCE: Final = "developers.cloudflare.com/workflows/reference/limits"
 _AS_OF: Final = "2026-06-15"
@@ -109,14 +109,14 @@ def _sniff(file: InputFile) -> float:
 
 def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     """The lines of every instance in the files, and one state note for each moment at which a file shows it."""
-    wals = {file.path[:-4]: file for file in files if file.path.endswith("-wal")}
+    beside = besides(files)
     paths = {file.path for file in files}
     parts: list[Part] = []
     for file in files:
         if file.path.endswith(("-wal", "-shm")) and file.path[:-4] in paths:
             yield Note(file.path, "belongs to the SQLite file beside it")
             continue
-        parts.append(part_of(file, wals.get(file.path)))
+        parts.append(part_of(file, beside(file.path)))
     name_runs(parts)
     for part in parts:
         _drop_long(part)

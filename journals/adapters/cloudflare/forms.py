@@ -18,7 +18,7 @@ from journals.adapters.cloudflare.log import LogRow, follows, instance_in, is_ro
 from journals.adapters.cloudflare.model import STATUSES, View, instant
 from journals.adapters.cloudflare.scan import Found, find, records
 from journals.adapters.jsonscan import Value, documents
-from journals.adapters.sqlitefile import MAGIC, read_sqlite
+from journals.adapters.sqlitefile import MAGIC, Beside, read_sqlite
 from journals.adapters.tables import Place
 from journals.adapters.values import text
 
@@ -81,12 +81,12 @@ class Part:
             self.torn = reason
 
 
-def part_of(file: InputFile, wal: InputFile | None) -> Part:
+def part_of(file: InputFile, beside: Beside) -> Part:
     """Reads one file. What is none of Cloudflare's is `Refused` in `problems`."""
     part = Part(file.path)
     head = file.head(4_096)
     if head.startswith(MAGIC):
-        _database(file, wal, part)
+        _database(file, beside, part)
         return part
     if b"Workflow Name:" in head and b"Instance Id:" in head:
         part.problems.append(Refused(file.path, _TABLE))
@@ -99,8 +99,8 @@ def part_of(file: InputFile, wal: InputFile | None) -> Part:
     return part
 
 
-def _database(file: InputFile, wal: InputFile | None, part: Part) -> None:
-    read_sqlite(file, wal, part)
+def _database(file: InputFile, beside: Beside, part: Part) -> None:
+    read_sqlite(file, beside, part)
     if not part.found:
         if part.torn:
             part.problems.append(Refused(file.path, part.torn))

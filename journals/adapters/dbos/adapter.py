@@ -31,7 +31,7 @@ from journals.adapters.dbos.json_rows import read_json
 from journals.adapters.dbos.lines import lines_of
 from journals.adapters.dbos.runs import Run, rows_of, runs_of
 from journals.adapters.pgdump import read_dump
-from journals.adapters.sqlitefile import MAGIC, mentions, read_sqlite
+from journals.adapters.sqlitefile import MAGIC, Beside, besides, mentions, read_sqlite
 from journals.adapters.values import integer
 
 INFO = AdapterInfo(
@@ -93,13 +93,13 @@ def _sniff(file: InputFile) -> float:
 
 def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     """The lines of every run in the files. Tables in files of one folder are one export; a dump or database is one by itself."""
-    wals = {file.path[:-4]: file for file in files if file.path.endswith("-wal")}
+    beside = besides(files)
     parts: list[Part] = []
     for file in files:
         if file.path.endswith(("-wal", "-shm")) and file.path[:-4] in {other.path for other in files}:
             yield Note(file.path, "belongs to the SQLite file beside it")
             continue
-        parts.append(_part(file, wals.get(file.path)))
+        parts.append(_part(file, beside(file.path)))
         parts[-1].close()
     made = captures([part for part in parts if part.tables])
     gathered = [(capture, *runs_of(capture)) for capture in made]
@@ -127,10 +127,10 @@ def _others(capture: Capture, runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(run.id for run in runs) if len(capture.parts) > 1 else ()
 
 
-def _part(file: InputFile, wal: InputFile | None) -> Part:
+def _part(file: InputFile, beside: Beside) -> Part:
     head = file.head(4_096)
     if head.startswith(MAGIC):
-        read_sqlite(file, wal, part := Part(file.path, whole=True))
+        read_sqlite(file, beside, part := Part(file.path, whole=True))
         return part
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
         return read_json(file)

@@ -32,7 +32,7 @@ from journals.adapters.langgraph.state import Ground, state_line
 from journals.adapters.langgraph.tables import checkpoints_of, looked_up, name_alone
 from journals.adapters.langgraph.thread import passed, thread_of
 from journals.adapters.pgdump import read_dump
-from journals.adapters.sqlitefile import MAGIC, mentions, read_sqlite
+from journals.adapters.sqlitefile import MAGIC, Beside, besides, mentions, read_sqlite
 from journals.adapters.values import text
 
 INFO: Final = AdapterInfo(
@@ -87,7 +87,7 @@ def _sniff(file: InputFile) -> float:
 
 def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
     """The lines of every thread in the files. Each database, dump or set of answers is one export of its own time."""
-    wals = {file.path[:-4]: file for file in files if file.path.endswith("-wal")}
+    beside = besides(files)
     parts: list[Part] = []
     groups: dict[tuple[str, str], Group] = {}
     rows: dict[tuple[str, str], list[Any]] = {}
@@ -95,7 +95,7 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
         if file.path.endswith(("-wal", "-shm")) and file.path[:-4] in {other.path for other in files}:
             yield Note(file.path, "belongs to the SQLite file beside it")
             continue
-        part, answers = _part(file, wals.get(file.path))
+        part, answers = _part(file, beside(file.path))
         parts.append(part)
         _sort(part, answers, groups, rows)
     for key, found in rows.items():
@@ -113,10 +113,10 @@ def read(files: Sequence[InputFile], options: Options) -> Iterator[Item]:
         yield from _ending(part, counts[part.path], groups)
 
 
-def _part(file: InputFile, wal: InputFile | None) -> tuple[Part, Answers]:
+def _part(file: InputFile, beside: Beside) -> tuple[Part, Answers]:
     head = file.head(4_096)
     if head.startswith(MAGIC):
-        read_sqlite(file, wal, part := Part(file.path))
+        read_sqlite(file, beside, part := Part(file.path))
         return part, Answers()
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
         return read_json(file)
