@@ -275,16 +275,17 @@ def _paused(step: Step, journal: Journal, ground: Ground, pending: Pending | Non
         return Verdict.DONE, Confidence.CERTAIN, "The run is over; nothing waits for it."
     if journal.damaged_after(step.last_order) or ground.torn:
         return Verdict.UNKNOWN, Confidence.UNKNOWN, "Its end may stand in the part of the journal that is missing."
-    if step.kind == "child" and (stray := _stray_errors(journal)):
-        return Verdict.UNKNOWN, Confidence.UNKNOWN, f"An error that names no step is recorded (entry {listed(stray)})."
-    if step.kind == "child" and (ground.evidence.write == "never" or ground.completed):
-        return Verdict.DONE, Confidence.CERTAIN, "The child was started; its own run tells the rest."
-    if step.kind == "child" and (pending is not None or ground.diverged or ground.ended):
+    settled = ground.evidence.write == "never" or ground.completed
+    if step.kind == "child" and not settled and (pending is not None or ground.diverged or ground.ended):
         return (
             Verdict.MAY_RUN_TWICE,
             Confidence.POSSIBLE,
             "The child was started and has no result; it may be started again under another id.",
         )
+    if step.kind == "child" and (stray := _stray_errors(journal)):
+        return Verdict.UNKNOWN, Confidence.UNKNOWN, f"An error that names no step is recorded (entry {listed(stray)})."
+    if step.kind == "child" and settled:
+        return Verdict.DONE, Confidence.CERTAIN, "The child was started; its own run tells the rest."
     if not is_last and step.kind == "approval":
         return Verdict.UNKNOWN, Confidence.UNKNOWN, "No decision is recorded, and yet the branch went on."
     sure = ground.native or (ground.end_known and step.kind == "timer")
