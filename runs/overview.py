@@ -63,6 +63,8 @@ def reasons(environment: str, now: datetime) -> list[Reason]:
         Q(status="stuck"),
         Q(status="parked", parked_on__startswith="approval:") & ~Q(native=True, wake_at__isnull=False),
     )
+    to_tell = Q(native=False, in_flight=True, summary__contains={"approvals": [{"here": {"told": False}}]})
+    asking = Q(native=True) | Q(summary__contains={"approvals": [{"open": True}]}) | ~to_tell
     unproven, failed = Q(in_flight=True, gap="unknown"), Q(status="failed", ended_at__gte=now - timedelta(hours=24))
     return [
         Reason("gap", "Gap open", "attention", "A step was begun and has no result: if the run recovers, it may run again.", GAP_OPEN, at.url(view="gap")),
@@ -70,7 +72,8 @@ def reasons(environment: str, now: datetime) -> list[Reason]:
         Reason("nobody", "Nobody can resume", "attention", "No live worker has their build: start one, or move them to another build.", nobody_resumes(), at.url(view="nobody")),
         Reason("stuck", "Stuck", "broken", "Their runtime fails at the same place again and again.", stuck, at.url(status="stuck")),
         Reason("double", "May have had two effects", "broken", "An outside effect may have happened twice: compare with the service outside.", doubled(), at.url(view="double")),
-        Reason("approval", "Waiting for an approval", "waiting", "They go on when somebody decides.", parked, at.url(view="parked")),
+        Reason("approval", "Waiting for an approval", "waiting", "They go on when somebody decides.", parked & asking, at.url(view="parked")),
+        Reason("to_tell", "Decided here, to be told", "attention", "Drainboard sends nothing: tell their runtime what was decided; the run's page has the command.", parked & to_tell, at.url(view="parked")),
         Reason("near_limit", "Near a limit", "attention", "At 80 % or more of what their runtime allows; what happens at the limit is the runtime's own.", NEAR_LIMIT & Q(in_flight=True), at.url(view="near_limit")),
         Reason("failed", "Failed in the last 24 hours", "broken", "They ended with an error that nobody caught.", failed, at.url(status="failed")),
         Reason("unproven", "Not proven", "plain", "Their journals do not say whether a step ran; a complete export would settle it.", unproven, at.url(gap="unknown")),

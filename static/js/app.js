@@ -62,6 +62,8 @@
   });
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-submits]")) event.target.form.requestSubmit();
+    const unfolds = event.target.dataset?.unfolds;
+    if (unfolds) document.getElementById(unfolds).open = true;
   });
 
   // Keys: / searches, j and k walk the rows of a grid, Enter follows the row's link.

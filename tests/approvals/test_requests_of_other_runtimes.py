@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from journals import ingest, store
 from journals.files import Found
-from runs import controls, projection
+from runs import controls, overview, projection
 from runs.approvals import foreign, queries
 from runs.approvals.models import Approval, Policy, ref_of
 from runs.models import Run
@@ -414,35 +415,42 @@ def test_a_wait_that_only_the_state_names_can_be_decided(people: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "capture", "word", "no"),
+    ("runtime", "capture", "waits", "word", "no"),
     [
         (
             "restate",
             "c_parked_awakeable.json",
+            "awakeable 17 of refund",
             "awakeables/sign_1cRix_EBfwgSE_QV1DmPraMFO0zvaZuHxAAAAEQ/resolve",
             "/reject",
         ),
         (
             "aws",
             "c_parked_callback.json",
+            "human approval of refund",
             "send-durable-execution-callback-success --callback-id eyJh",
             "callback-failure",
         ),
         (
             "cloudflare",
             "approval.json",
+            "wait for human approval of refund (event_type refund-appr",
             "send-event WORKFLOW approval-55739 --type refund-approval",
             '"approved":false',
         ),
     ],
 )
 def test_a_captured_run_that_waits_has_its_request_and_its_call(
-    people: Any, runtime: str, capture: str, word: str, no: str
+    people: Any, runtime: str, capture: str, waits: str, word: str, no: str
 ) -> None:
     head = parked(runtime, capture)
     (asked,) = foreign.requests(head)
     assert asked.open
     at = reverse("approvals:foreign_decision", args=[head.key, asked.ref])
+    shown = signed_in(people["bob"]).get(at.removesuffix("decision/")).content.decode()
+    button = shown.partition('value="approve">')[2].partition("</button>")[0]
+    assert button.startswith(f"Record approve: {waits}")
+    assert "sign_1" not in button
     form = {"decision": "approve", "fingerprint": asked.approval.fingerprint, "shown": "x"}
     assert signed_in(people["bob"]).post(at, form).status_code == 302
     (line,) = commands(store.head(head.id))
@@ -600,7 +608,12 @@ def test_who_decided_here_and_whom_the_runtime_names_both_stand_on_the_pages(peo
     at = reverse("approvals:foreign_decision", args=[head.key, asked.ref])
     print_ = asked.approval.fingerprint
     form = {"decision": "approve", "fingerprint": print_, "shown": print_}
+    groups = [g.name for g in overview.attention("", timezone.now())]
+    assert ("approval" in groups, "to_tell" in groups) == (True, False)
     assert signed_in(people["bob"]).post(at, form).status_code == 302
+    projection.catch_up()
+    groups = [g.name for g in overview.attention("", timezone.now())]
+    assert ("approval" in groups, "to_tell" in groups) == (False, True), "nobody is asked again"
     bring(data("c-approval.approved.tables.json"))
     http = signed_in(people["bob"])
     for address in (f"/runs/{head.key}/approvals/", asked.approval.get_absolute_url(), f"/runs/{head.key}/decisions/"):
