@@ -171,9 +171,16 @@ def _their_row(
     )
 
 
+_ITS_IDS = frozenset(f"request.{name}" for name in ("approval", "awakeable", "call", "name", "what"))
+
+
 def gist(approval: Approval) -> str:
-    """The artifact in one line: `pay(cents 120000, iban XX00…)`."""
+    """The artifact in one line: `pay(cents 120000, iban XX00…)`; of a request of which its export tells no artifact, what waits."""
     fields = [f for f in fields_of(approval) if f.path != "tool"]
+    if approval.foreign and not approval.tool and fields and all(f.path.startswith("request.") for f in fields):
+        told = [f"{f.path.removeprefix('request.')} {f.text[:40]}" for f in fields if f.path not in _ITS_IDS]
+        waits = f"{approval.title or 'a request'} of {approval.agent or approval.run}"
+        return f"{waits} ({', '.join(told[:6])}{', …' if len(told) > 6 else ''})" if told else waits
     inner = ", ".join(f"{f.path.removeprefix('args.')} {f.text[:40]}" for f in fields[:6])
     return f"{approval.tool or 'artifact'}({inner}{', …' if len(fields) > 6 else ''})"
 
