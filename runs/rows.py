@@ -97,10 +97,10 @@ def digest_of(row: bytes) -> int:
 
 def step_rows(made: Summary) -> list[bytes]:
     """One row per step: the fields of `STEP_COLUMNS` as a binary COPY takes them; `ord` counts from 1."""
-    return [_step(row, n) for n, row in enumerate(made.steps, 1)]
+    return [_step(row, n, exported=made.results_exported) for n, row in enumerate(made.steps, 1)]
 
 
-def _step(row: StepRow, place: int) -> bytes:
+def _step(row: StepRow, place: int, *, exported: bool) -> bytes:
     step, judged = row.step, row.judged
     key = next(reversed(step.keys), None)
     return b"".join((
@@ -108,7 +108,7 @@ def _step(row: StepRow, place: int) -> bytes:
         _word(row.status), int4(_small(step.count)), _WRITE if step.write else _READ, NULL if key is None else _text_of(key),
         _word(judged.verdict), _word(judged.confidence), _word(judged.effects), NULL if row.versions is None else _jsonb(row.versions),
         int8s([s.number for s in step.entries]), timestamp(row.first_at), timestamp(row.last_at), _shown(_preview(row)), _shown(_error(row)),
-        _shown(shown(step_words(row), ERROR)),
+        _shown(shown(step_words(row, exported=exported), ERROR)),
     ))  # fmt: skip
 
 

@@ -64,6 +64,7 @@ class Summary:
     versions: Mapping[str, Any]  # every value recorded, as show_run gives them
     version_set: Mapping[str, Any]  # the last value of each component; empty when none was recorded
     recheck_at: datetime | None  # when time alone may change this answer
+    results_exported: bool = True  # whether the form of the export holds results at all
 
 
 def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: datetime, head: HeadFacts) -> Summary:
@@ -115,6 +116,7 @@ def fold(entries: Iterable[Seen], *, evidence: Evidence, native: bool, now: date
         versions=recorded.listed(),
         version_set=recorded.body(),
         recheck_at=_recheck(approvals, head, parking.wake_at, ground, now),
+        results_exported=facts is None or facts.out.get("results_exported") is not False,
     )
 
 

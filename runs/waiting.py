@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from drainboard import wire
+
 from runs.consent import Approval
 from runs.facts import Seen
 from runs.states import ApprovalState, RunStatus, StepStatus, Verdict
@@ -93,7 +95,7 @@ def _ending(seen: Seen) -> str:
     return f"{said} by {by or 'somebody'}{why}"
 
 
-def step_words(row: StepRow) -> str:
+def step_words(row: StepRow, *, exported: bool = True) -> str:
     """Where a step stands when that is no result and no error: its decision, its resolution, what it waits for; '' else."""
     step = row.step
     if step.resolution is not None:
@@ -109,6 +111,8 @@ def step_words(row: StepRow) -> str:
     if step.kind == "timer":
         until = _field(step, "until")
         return f"waited until {until}" if until else "over"
+    if not exported and row.status == StepStatus.RESULT and all(s.entry.out is wire.MISSING for s in step.results):
+        return "result not exported"
     return ""
 
 

@@ -90,3 +90,10 @@ def test_what_a_run_page_names_leads_on(http: Client) -> None:
     assert f">{run.key[:8]}</button>" in page
     assert f"/runs/{run.key}/" in http.get("/runs/", {"q": run.key[:8]}).text
     assert f"/runs/{run.key}/" not in http.get("/runs/", {"q": run.key[:7] + "?"}).text
+
+
+def test_results_that_an_export_leaves_out_are_no_empty_results(http: Client) -> None:
+    (run, *_) = bring("durabletask/case-07/instance-without-output.json")
+    page = http.get(f"/runs/{run.key}/").text
+    assert "result not exported" in page
+    assert "result not exported" not in http.get(f"/runs/{bring('durabletask/b-crash.json', source='b')[0].key}/").text
