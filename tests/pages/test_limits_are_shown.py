@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -35,7 +36,8 @@ def test_a_run_shows_what_it_uses_and_who_documents_the_limit(viewer: Client, to
 
 def test_sources_name_their_limits(viewer: Client, token: Any) -> None:
     story.refund_in_the_gap(token)
-    page = viewer.get("/imports/").content.decode()
+    (link,) = set(re.findall(r'href="(/sources/\d+/)"', viewer.get("/imports/").content.decode()))
+    page = viewer.get(link).content.decode()
     assert "50,000 entries" in page
     assert "64 MiB" in page
 
