@@ -214,12 +214,15 @@ def doubts_of(head_id: int) -> tuple[int, list[str]]:
     were all."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT import_id FROM journals_entry WHERE head_id = %s AND origin = 'import' ORDER BY pos DESC LIMIT 1", [head_id]
+            "SELECT import_id FROM journals_entry WHERE head_id = %s AND origin = 'import' ORDER BY pos DESC LIMIT 1",
+            [head_id],
         )
         found = cursor.fetchone()
     if found is None or found[0] is None:
         return 0, []
-    brought = ImportRun.objects.filter(head_id=head_id, file__imported_id=found[0]).values_list("file__notes", flat=True)
+    brought = ImportRun.objects.filter(head_id=head_id, file__imported_id=found[0]).values_list(
+        "file__notes", flat=True
+    )
     return int(found[0]), list(dict.fromkeys(note for notes in brought for note in notes if DOUBT in note))
 
 

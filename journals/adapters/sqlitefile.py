@@ -70,7 +70,10 @@ def _without_log(file: InputFile, shm: InputFile | None, sink: Sink) -> None:
     index = shm.head(136) if shm is not None else b""
     for order in ("<", ">"):
         if len(index) == 136 and struct.unpack_from(f"{order}I", index, 0)[0] == _INDEX_VERSION:
-            (frames,), (copied,) = struct.unpack_from(f"{order}I", index, 16), struct.unpack_from(f"{order}I", index, 96)
+            (frames,), (copied,) = (
+                struct.unpack_from(f"{order}I", index, 16),
+                struct.unpack_from(f"{order}I", index, 96),
+            )
             if frames > copied:
                 sink.tear(f"its -wal file is not here, and {frames - copied} pages of the last rows are only in that")
             return
