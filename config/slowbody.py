@@ -20,7 +20,7 @@ from journals.errors import SlowBody
 
 PACE: Final = 1_000  # bytes a second that a body must have on the whole
 GRACE_S: Final = 20.0  # that it may be behind this
-SLOW_S: Final = 1.0  # behind this it counts as slow
+SLOW_S: Final = 5.0  # behind this it counts as slow; a busy machine keeps a quick body waiting for a second or two
 SLOW_AT_ONCE: Final = 4  # of a process; one more is refused as soon as it is slow
 _QUICK_S: Final = 0.05  # a read that waited less may ask for more the next time
 _FIRST: Final = 4  # bytes

@@ -25,7 +25,7 @@ TIMEOUT_S = 15.0  # one request
 PATIENCE_S = 30.0  # all repeats of one request
 _PAUSES_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 _HEAD_BYTES = 65536
-_BUSY = frozenset((429, 500, 502, 503, 504))
+_BUSY = frozenset((408, 429, 500, 502, 503, 504))
 
 
 @dataclass(frozen=True)
