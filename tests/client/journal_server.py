@@ -185,7 +185,7 @@ class JournalServer:
         self.builds: list[Any] = []
         self.requests: list[tuple[str, str]] = []
         self.fault: Callable[[str, str, str], str | None] | None = (
-            None  # (method, path, "before"|"after") -> "drop"|"503"|None
+            None  # (method, path, "before"|"after") -> "drop"|a status|None
         )
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -335,8 +335,8 @@ def _handler(server: JournalServer) -> type[BaseHTTPRequestHandler]:
             if fault == "drop":
                 self.close_connection = True
                 return
-            if fault == "503":
-                status, answer = 503, b"busy"
+            if fault and fault.isdigit():
+                status, answer = int(fault), b"busy"
             self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

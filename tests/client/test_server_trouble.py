@@ -45,7 +45,7 @@ def failing(server: JournalServer, fault: str, when: str, times: int) -> None:
     server.fault = one
 
 
-@pytest.mark.parametrize("fault", ["drop", "503"])
+@pytest.mark.parametrize("fault", ["drop", "408", "503"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_repeats_an_append_without_doubling_it(server: JournalServer, work: Work, fault: str, when: str) -> None:
     failing(server, fault, when, times=3)
