@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from drainboard import wire
 
-from journals.adapters.base import Unread, shown
 from journals.adapters.cloudflare.answer import number
 from journals.adapters.cloudflare.model import Attempt, Extra, Step, View, instant
 from journals.adapters.values import integer, text, utc
@@ -328,8 +327,3 @@ def queue_times(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         else:
             made.pop(key, None)
     return made
-
-
-def unread_row(path: str, line: int, reason: str, start: Any) -> Unread:
-    """A row that was not taken, by its number."""
-    return Unread(path, line, 0, reason, shown(str(start)))
